@@ -6,15 +6,16 @@
 //! right behind it, and then exchanges of other sessions, each behind one tick, until every session
 //! has everything. Performance target 18: p99 under 20 ms.
 
-use crate::{
-    fed::{Fed, now},
-    support::{Size, machine, quantile},
-};
 use engine::{
     event::SessionId,
     exchange::Exchange,
     io::{Input, WakeReason},
     notification::InjectionPoint,
+};
+
+use crate::{
+    fed::{Fed, now},
+    support::{Size, machine, quantile},
 };
 
 /// Most sessions that get a notification at the same time, the target's size, and the maximum of

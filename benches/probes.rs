@@ -17,17 +17,18 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::{
-    report::row,
-    support::{Size, load, machine, quantile},
-};
-use aside::server::{Contents, Machine};
 use engine::{
     call::{Call, Touch, TouchKind},
     event::SessionId,
     notification::InjectionPoint,
     probe::{self, Memory, Moment, Settings},
 };
+
+use crate::{
+    report::row,
+    support::{Size, load, machine, quantile},
+};
+use aside::server::{Contents, Machine};
 use journal::time::Timestamp;
 
 const FILES: [usize; 3] = [0, 200, 1_000];

@@ -7,18 +7,19 @@
 
 use std::{path::Path, sync::Arc};
 
+use engine::{
+    RequestId,
+    event::{EventRef, Seq, SessionId, Severity},
+    exchange::Exchange,
+    notification::InjectionPoint,
+};
+
 use crate::support::{Size, machine, quantile};
 use aside::{
     config::layers::{LayerKind, SourceFile, Sources},
     daemon::{fold::Fold, rules::RulesStore},
     projection::{Notes, Writer},
     records,
-};
-use engine::{
-    RequestId,
-    event::{EventRef, Seq, SessionId, Severity},
-    exchange::Exchange,
-    notification::InjectionPoint,
 };
 use journal::{
     AppendBatch, Journal, JournalSettings, Level, RecordKind, memory::MemoryFiles, time::Timestamp,

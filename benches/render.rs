@@ -21,7 +21,7 @@ const EVENTS: usize = 20_000;
 pub(crate) fn run(size: Size, args: &[String]) {
     let wanted = args.iter().find(|arg| !arg.starts_with("--"));
     let mut runs: Vec<(&str, Run)> = vec![("shipped", shipped()), ("loop", looping())];
-    runs.retain(|(name, _)| wanted.as_deref().is_none_or(|wanted| wanted == *name));
+    runs.retain(|(name, _)| wanted.is_none_or(|wanted| wanted == *name));
     let events = size.scale(EVENTS, 20);
     drive::take_turns(&mut runs, size.rounds(), events);
     println!("{}", machine());

@@ -7,17 +7,18 @@
 
 use std::sync::Arc;
 
-use crate::support::{Size, machine, quantile};
-use aside::config::{
-    compile::compile,
-    layers::{LayerKind, SourceFile, Sources},
-};
 use engine::{
     Engine, WakeReason,
     event::{EventRef, Seq, SessionId, Severity},
     exchange::Harness,
     io::Input,
     snapshot,
+};
+
+use crate::support::{Size, machine, quantile};
+use aside::config::{
+    compile::compile,
+    layers::{LayerKind, SourceFile, Sources},
 };
 use journal::time::Timestamp;
 use rustix::time::{ClockId, clock_gettime};

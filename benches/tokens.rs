@@ -7,14 +7,15 @@
 
 use std::sync::Arc;
 
-use crate::{report::row as target, support::Size};
-use aside::config::{compile::compile, layers::Sources};
 use engine::{
     event::{Event, Payload, Seq},
     notification::Tokens,
     pipeline::{render::RenderInput, row::Row},
     rules::CompiledRules,
 };
+
+use crate::{report::row as target, support::Size};
+use aside::config::{compile::compile, layers::Sources};
 use serde_json::{Value, json};
 use toon::tokens;
 

@@ -59,6 +59,7 @@ mod why;
 use std::{env, ffi::OsString, io, process::ExitCode, time::Duration};
 
 use clap::{CommandFactory, Parser, Subcommand};
+use hook::{client::Client, paths::Paths};
 use jiff::tz::TimeZone;
 
 use crate::version;
@@ -67,8 +68,6 @@ pub use context::{complain, printable};
 pub use error::CliError;
 use error::refused;
 use folder::{absolute_folder, workspace_or_current};
-use hook::client::Client;
-use hook::paths::Paths;
 use terminal::Terminal;
 
 /// Time limit of a request with its answer; a publish may wait for a slow disk.

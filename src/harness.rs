@@ -27,13 +27,14 @@ pub mod wake_route;
 pub use seen::ids_in;
 pub use stdin::readable;
 
-use crate::{causes::shortened, wire::FieldError};
 use engine::{
     call::Call,
     event::{Event, SessionId},
     exchange::Exchange,
 };
 use hook::harness::header;
+
+use crate::{causes::shortened, wire::FieldError};
 
 /// The headers of a hook call by name, decoded by [`header_text`].
 pub type Headers<'a> = &'a dyn Fn(&str) -> Option<String>;

@@ -16,8 +16,9 @@ pub mod uri;
 
 use std::sync::Arc;
 
-pub use self::fleet::{Action, End, Fleet, RunId, Write};
 use engine::event::SessionId;
+
+pub use self::fleet::{Action, End, Fleet, RunId, Write};
 
 /// The name of the source.
 pub const NAME: &str = "lsp";

@@ -4,8 +4,9 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use crate::{log, lsp::switch as lsp, paths, schedule, shell};
 use engine::{ci::switch as ci, rules::CompiledRules, settings::sources, watch::hosts as watch};
+
+use crate::{log, lsp::switch as lsp, paths, schedule, shell};
 
 sources! {
     // Module, name in `[sources]`, subject of its events, and its requirement.

@@ -17,13 +17,13 @@ mod trace;
 
 use std::borrow::Cow;
 
+use engine::event::{cut_text, strip_text};
 use strum::IntoStaticStr;
 
 pub use self::{
     known::{Change, FOUND_MAX, KNOWN_MAX, Listed, Problems},
     report::{CLEARED, FIXED, FOUND, Origin, Report},
 };
-use engine::event::{cut_text, strip_text};
 
 /// Longest file name, in characters.
 const FILE_CHARS_MAX: usize = 400;

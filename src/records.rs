@@ -16,9 +16,6 @@ use self::body::{
     Asked, Asking, Bare, Carried, Cause, Closed, Decided, Head, Moved, MovedTo, Opened, Rules, Seen, Skipped,
     VERSION, Versioned,
 };
-use journal::time::Timestamp;
-
-use crate::wire::{exchange::ExchangeView, harness::HarnessView};
 use engine::{
     event::{
         EventRef, Seq, SessionId,
@@ -29,6 +26,9 @@ use engine::{
     ledger::ConfirmedBy,
     notification::NotificationId,
 };
+use journal::time::Timestamp;
+
+use crate::wire::{exchange::ExchangeView, harness::HarnessView};
 
 /// An event.
 pub const EVENT: u8 = 1;

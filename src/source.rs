@@ -35,6 +35,7 @@ use std::{
     time::Duration,
 };
 
+use engine::event::{Event, Severity};
 use futures_util::FutureExt;
 use journal::{
     Clock,
@@ -53,7 +54,6 @@ use crate::{
     produced::produced,
     publisher::{Publisher, Records},
 };
-use engine::event::{Event, Severity};
 
 /// The wait before a failed source is restarted; doubled after each further failure.
 const BACK_OFF_MIN: Duration = Duration::from_secs(1);

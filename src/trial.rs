@@ -14,12 +14,13 @@ mod tests;
 
 use std::{collections::BTreeSet, sync::Arc};
 
+use engine::event::catalogue::{self, CatalogueEntry};
+
 use crate::config::{
     compile::Compiled,
     layers::{LayerKind, Sources},
     report::Diagnostic,
 };
-use engine::event::catalogue::{self, CatalogueEntry};
 
 pub use jinja::text_as_template;
 pub use tests::run_test;

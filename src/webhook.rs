@@ -10,6 +10,10 @@ mod body;
 mod field;
 pub mod signature;
 
+use engine::{
+    event::{EventType, Severity},
+    raw_json,
+};
 use serde_json::{Map, Value};
 use strum::{IntoStaticStr, VariantArray};
 
@@ -17,10 +21,6 @@ pub use self::field::Path;
 use self::{
     body::{Fields, Top},
     field::clean,
-};
-use engine::{
-    event::{EventType, Severity},
-    raw_json,
 };
 
 engine::words::impl_as_str!(Kind);

@@ -27,8 +27,9 @@ pub mod webhooks;
 
 use std::borrow::Cow;
 
-use crate::causes::shortened;
 use engine::nearest::nearest;
+
+use crate::causes::shortened;
 
 /// Longest excerpt of client input in an error, in characters.
 const EXCERPT_CHARS_MAX: usize = 64;

@@ -12,6 +12,8 @@ use std::{
 };
 
 use clap::builder::PossibleValuesParser;
+use engine::{notification::Category, sink::question::short, words::Words};
+use hook::client::{ClientError, percent_encode};
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
@@ -25,8 +27,6 @@ use super::{
     workspace_or_current,
 };
 use crate::wire::questions::{Asked, QuestionEnd, QuestionList, QuestionView};
-use engine::{notification::Category, sink::question::short, words::Words};
-use hook::client::{ClientError, percent_encode};
 
 const PATH: &str = "/v1/questions";
 /// The exit code of a question that nobody answered in time.

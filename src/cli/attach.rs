@@ -20,6 +20,11 @@ use std::{
     time::Duration,
 };
 
+use engine::exchange::LINE_BEGIN;
+use hook::{
+    client::{Client, percent_encode},
+    harness::header,
+};
 use serde::de::DeserializeOwned;
 
 use super::{CliError, of_harness::harness, terminal::one_line};
@@ -27,9 +32,6 @@ use crate::{
     harness::kind::Kind,
     wire::views::{PendingView, WakeView},
 };
-use engine::exchange::LINE_BEGIN;
-use hook::client::{Client, percent_encode};
-use hook::harness::header;
 use started_by::StartedBy;
 
 /// Shortest and longest pause before a reconnect to the daemon.

@@ -3,9 +3,10 @@
 
 use std::path::PathBuf;
 
+use engine::words::counted;
+
 use super::{CliError, Context};
 use crate::daemon::backup::{self, Kept};
-use engine::words::counted;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {

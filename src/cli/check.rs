@@ -6,6 +6,8 @@
 
 use std::path::{self, Path, PathBuf};
 
+use engine::{event::catalogue, words::counted};
+
 use super::{CliError, Context, matchers};
 use crate::{
     config::{
@@ -16,7 +18,6 @@ use crate::{
     },
     trial,
 };
-use engine::{event::catalogue, words::counted};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {

@@ -6,6 +6,10 @@ use std::{
     path::PathBuf,
 };
 
+use hook::{
+    client::Client,
+    paths::{Paths, PathsError},
+};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -13,10 +17,7 @@ use super::{
     error::{CliError, refused},
     terminal::{Terminal, prose_of_stderr},
 };
-use hook::paths::{Paths, PathsError};
 use toon::is_invisible;
-
-use hook::client::Client;
 
 /// State shared by all commands.
 pub(super) struct Context<'a> {

@@ -27,11 +27,11 @@ use std::{
 use serde_json::{Value, json};
 
 use super::{CliError, Context, of_harness::listed, parse, refused, terminal::Tone};
+use engine::event::Seq;
+use hook::client::Client;
 use toon::tokens;
 
 use crate::daemon::monotonic_now;
-use engine::event::Seq;
-use hook::client::Client;
 use screen::Screen;
 
 /// The session of the scripted agent.

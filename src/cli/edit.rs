@@ -8,6 +8,8 @@ use std::{
     process,
 };
 
+use engine::event::catalogue;
+
 use super::{CliError, Context};
 use crate::{
     config::{
@@ -21,7 +23,6 @@ use crate::{
     trial,
     wire::hint,
 };
-use engine::event::catalogue;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {

@@ -6,6 +6,8 @@ use std::{
     process::ExitCode,
 };
 
+use hook::{client::ClientError, paths::PathsError};
+
 use super::{
     down::DownError,
     install::InstallError,
@@ -17,8 +19,6 @@ use crate::{
     server::TokensError,
     wire::error::{ErrorBody, ErrorView},
 };
-use hook::client::ClientError;
-use hook::paths::PathsError;
 
 /// Why a command failed; its text follows "failed to".
 #[derive(Debug, thiserror::Error)]

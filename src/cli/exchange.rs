@@ -1,10 +1,10 @@
 //! `aside exchange`: one manual exchange, for harnesses that can run a command and for experiments.
 
+use engine::{exchange::Format, notification::InjectionPoint};
+use hook::client::percent_encode;
 use serde_json::{Value, json};
 
 use super::{CliError, Context, ids, parse, workspace_or_current};
-use engine::{exchange::Format, notification::InjectionPoint};
-use hook::client::percent_encode;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {

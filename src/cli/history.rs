@@ -1,5 +1,7 @@
 //! `aside history`: events that a subscriber took, or notifications, newest first.
 
+use engine::{sink, words::counted};
+use hook::client::percent_encode;
 use serde::de::Error;
 use serde_json::Value;
 
@@ -13,8 +15,6 @@ use crate::wire::{
     event::EventView,
     history::{EventLine, EventPage, NotificationPage, NotificationView, ProjectionView},
 };
-use engine::{sink, words::counted};
-use hook::client::percent_encode;
 
 const DOING: &str = "read the history";
 /// Most pages read to fill one page, from which the probes of `aside doctor` are removed.

@@ -11,12 +11,13 @@ use serde::de::DeserializeOwned;
 
 use super::{CliError, Context, doctor_probe, parse, terminal::one_line};
 
+use hook::client::percent_encode;
+
 use crate::wire::{
     history::{ClosedSession, ClosedSessionPage, EventLine, EventPage, NotificationPage, NotificationView},
     inbox::InboxList,
     views::{SessionList, SessionView},
 };
-use hook::client::percent_encode;
 
 /// Fewest characters of an accepted prefix.
 const SHORT_CHARS_MIN: usize = 4;

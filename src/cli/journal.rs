@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use clap::Subcommand;
 
 use super::{CliError, Context};
+use engine::{event::Seq, words::counted};
 use journal::{RepairMode, Verified};
 
 use crate::daemon::maintenance::{self, MaintenanceError};
-use engine::{event::Seq, words::counted};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {

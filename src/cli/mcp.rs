@@ -4,10 +4,13 @@
 
 use std::env;
 
+use hook::{
+    client::{PumpEnd, start_if_absent},
+    harness::header,
+};
+
 use super::{CliError, Context, refused, workspace_or_current};
 use crate::harness::table::KINDS;
-use hook::client::{PumpEnd, start_if_absent};
-use hook::harness::header;
 
 const PATH: &str = "/v1/mcp";
 const PROTOCOL: &str = "mcp";

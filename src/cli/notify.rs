@@ -4,11 +4,11 @@
 //! requesting process; elsewhere it is from the command's folder.
 
 use clap::builder::PossibleValuesParser;
+use engine::{notification::Category, words::Words};
 use serde_json::{Map, Value};
 
 use super::{CliError, Context, absolute_folder, ids, parse, terminal::one_line, workspace_or_current};
 use crate::wire::notify::NotifyAnswer;
-use engine::{notification::Category, words::Words};
 
 const DOING: &str = "notify the user";
 

@@ -18,6 +18,7 @@ use super::{
     terminal::Tone,
     terminal::one_line,
 };
+use engine::notification::Priority;
 use journal::time::Timestamp;
 
 use crate::{
@@ -29,7 +30,6 @@ use crate::{
         views::{NotificationCounts, StatusView},
     },
 };
-use engine::notification::Priority;
 
 /// Most rows of each table, so that all fit on a screen of 24 lines.
 const ROWS_MAX: usize = 3;

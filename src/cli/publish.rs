@@ -19,6 +19,7 @@ use std::{
     io::{self, BufRead, BufReader, Read},
 };
 
+use engine::event::{EventType, Severity};
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value, json};
 
@@ -27,7 +28,6 @@ use crate::wire::{
     error::ErrorView,
     publish::{NumberedError, Published, ResultView, Results, Summary},
 };
-use engine::event::{EventType, Severity};
 
 const DOING: &str = "publish";
 /// The content type of one event per line.

@@ -5,6 +5,7 @@
 
 use std::{thread, time::Duration};
 
+use hook::client::ClientError;
 use serde::Deserialize;
 
 use super::{CliError, Context, parse};
@@ -12,7 +13,6 @@ use crate::{
     daemon::{self, Rebuilt},
     wire::history::ProjectionView,
 };
-use hook::client::ClientError;
 
 const DOING: &str = "rebuild the history";
 /// Poll interval of the daemon's progress.

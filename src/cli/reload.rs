@@ -2,8 +2,9 @@
 
 use super::{CliError, Context, check, parse, refused, status::HASH_CHARS};
 
-use crate::wire::views::{ConfigView, FindingsView, ReloadView};
 use engine::words::counted;
+
+use crate::wire::views::{ConfigView, FindingsView, ReloadView};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
+use hook::client::Client;
 use serde::Deserialize;
 
 use crate::{
     version::{BUILD, VERSION},
     wire::views::ConfigView,
 };
-use hook::client::Client;
 
 /// Time limit of a running daemon's status.
 pub(super) const STATUS_TIMEOUT: Duration = Duration::from_secs(5);

@@ -20,6 +20,7 @@ use std::{
     time::Duration,
 };
 
+use hook::{client::HOOK_PROGRAM, paths::Paths, small_program};
 use sd_notify::NotifyState;
 use tokio::{runtime::Builder, task};
 use tracing_subscriber::{fmt::writer::BoxMakeWriter, util::SubscriberInitExt};
@@ -28,13 +29,11 @@ use self::{
     log::{LogFormat, log_to, parse_filter},
     log_file::LogFile,
 };
-use hook::{paths::Paths, small_program};
 
 use super::{CliError, client_program::own_name, install::quoted};
 use journal::NEEDED_THREADS;
 
 use crate::daemon::{self, Passed, Replaying, ServeOptions, Watcher, planted};
-use hook::client::HOOK_PROGRAM;
 pub(super) use log_file::older as older_log;
 
 /// Worker threads of the runtime: one for the engine's loop, one for connections.

@@ -2,6 +2,8 @@
 
 use std::{collections::BTreeSet, env, sync::Arc, time::Duration};
 
+use engine::words::counted;
+use hook::client::percent_encode;
 use serde_json::{Value, json};
 
 use super::{
@@ -20,8 +22,6 @@ use crate::{
         views::SessionList,
     },
 };
-use engine::words::counted;
-use hook::client::percent_encode;
 
 const DOING: &str = "list the sources";
 

@@ -6,6 +6,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
+use engine::words::counted;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -18,7 +19,6 @@ use crate::wire::{
     history::ProjectionView,
     views::{DiskView, JournalView, NotificationCounts, StatusView, SubscriberCounts, TokenCounts},
 };
-use engine::words::counted;
 
 /// Displayed characters of the rules' hash; enough to notice a change.
 pub(super) const HASH_CHARS: usize = 12;

@@ -12,9 +12,10 @@ use std::{
     thread,
 };
 
+use hook::client::{Client, HOOK_DEADLINE, hook_deadline};
+
 use super::{CliError, of_harness::harness};
 use crate::harness::kind::Kind;
-use hook::client::{Client, HOOK_DEADLINE, hook_deadline};
 
 /// Longest accepted input, in bytes; a client writes a few thousand.
 const STDIN_BYTES_MAX: u64 = 1024 * 1024;

@@ -1,13 +1,13 @@
 //! `aside tail`: prints events as they are journaled.
 
+use engine::event::{Pattern, Seq, Severity};
+use hook::client::{StreamEvent, percent_encode};
 use serde_json::Value;
 
 use super::{
     CliError, Context, refused,
     terminal::{self, Terminal, Tone, one_line},
 };
-use engine::event::{Pattern, Seq, Severity};
-use hook::client::{StreamEvent, percent_encode};
 
 const DOING: &str = "follow the events";
 /// Width of a time without a date, to the millisecond.

@@ -19,6 +19,8 @@ use std::{
     time::Duration,
 };
 
+use hook::{client::Client, paths::Paths};
+
 use super::{
     CliError, Context, down,
     running::{Running, running},
@@ -30,8 +32,6 @@ use crate::{
 };
 use error::READY_TIMEOUT;
 pub(super) use error::UpError;
-use hook::client::Client;
-use hook::paths::Paths;
 
 /// Number of checks of the socket, and the pause between them, for a daemon that another process
 /// has started.

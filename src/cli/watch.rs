@@ -4,6 +4,11 @@
 //! requesting process; elsewhere it is for the command's folder.
 
 use clap::builder::PossibleValuesParser;
+use engine::{
+    watch::{Needs, ReminderKind, condition::FORMS},
+    words::Words,
+};
+use hook::client::percent_encode;
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value, json};
 
@@ -17,11 +22,6 @@ use super::{
     workspace_or_current,
 };
 use crate::wire::watches::{ConditionView, WatchAnswer, WatchList, WatchView};
-use engine::{
-    watch::{Needs, ReminderKind, condition::FORMS},
-    words::Words,
-};
-use hook::client::percent_encode;
 
 const PATH: &str = "/v1/watches";
 /// Displayed characters of a watch's id; the daemon accepts a prefix.

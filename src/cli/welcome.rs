@@ -1,8 +1,9 @@
 //! `aside` alone: the status of the daemon, or how to start one.
 
+use hook::client::ClientError;
+
 use super::{CliError, Context, status, terminal::Tone, terminal::one_line};
 use crate::harness::{kind::Kind, table::KINDS};
-use hook::client::ClientError;
 
 /// The screen without a daemon: the commands, and what each does.
 fn how_to_start() -> String {

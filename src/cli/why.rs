@@ -4,6 +4,7 @@ mod words;
 
 use std::collections::BTreeSet;
 
+use hook::client::percent_encode;
 use serde_json::{Value, value::RawValue};
 
 use super::{
@@ -23,7 +24,6 @@ use crate::{
         },
     },
 };
-use hook::client::percent_encode;
 
 const DOING: &str = "look it up";
 /// The text for entries that the history has deleted.

@@ -1,17 +1,17 @@
 //! `[activation]` of `aside.toml`: what notifications may do automatically: in general, by source,
 //! and by type.
 
+use engine::{
+    event::Pattern,
+    notification::{Activation, Priority},
+    pipeline::activation::{THRESHOLD, WakeSettings},
+};
 use toml::de::DeValue;
 
 use crate::config::{
     raw::{Parsed, Section, Value},
     report::shown,
     values,
-};
-use engine::{
-    event::Pattern,
-    notification::{Activation, Priority},
-    pipeline::activation::{THRESHOLD, WakeSettings},
 };
 
 /// Reads the section.

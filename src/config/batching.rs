@@ -2,13 +2,13 @@
 
 use std::{num::NonZeroU32, ops::RangeInclusive, time::Duration};
 
+use engine::pipeline::rule::{BatchMode, Batching, DedupeRule, Keep};
 use strum::{IntoStaticStr, VariantArray};
 
 use crate::config::{
     raw::{Parsed, Section, Value},
     values,
 };
-use engine::pipeline::rule::{BatchMode, Batching, DedupeRule, Keep};
 
 /// Longest batch window in ms.
 const WINDOW_MS_MAX: u64 = 10_000;

@@ -5,6 +5,7 @@
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
+use engine::event::{EventType, Severity};
 use serde_json::{Map, Value as Json, json};
 use toml::de::DeValue;
 
@@ -14,7 +15,6 @@ use crate::config::{
     report::{Diagnostic, Place, shown},
     values,
 };
-use engine::event::{EventType, Severity};
 
 /// Latest time in a test: longer than any window; a later one is probably a typing mistake.
 const TEST_TIME_MAX: Duration = Duration::from_secs(30 * 24 * 3600);

@@ -6,6 +6,10 @@
 
 use std::collections::BTreeMap;
 
+use engine::event::{
+    EventType, Payload,
+    catalogue::{self, CatalogueEntry},
+};
 use serde_json::Value as Json;
 
 use crate::config::{
@@ -14,10 +18,6 @@ use crate::config::{
     raw::{Document, Parsed, Value, finish_all},
     report::Diagnostic,
     values,
-};
-use engine::event::{
-    EventType, Payload,
-    catalogue::{self, CatalogueEntry},
 };
 
 /// The entries of all layers above the shipped one, by type.

@@ -10,6 +10,13 @@ use std::{
     sync::Arc,
 };
 
+use engine::{
+    event::{EventType, catalogue::CatalogueEntry},
+    notification::SubscriberId,
+    pipeline::render::{TemplateError, Templates},
+    rules::CompiledRules,
+};
+
 use crate::{
     config::{
         case::SubscriberTest,
@@ -25,12 +32,6 @@ use crate::{
         webhooks::{self, Webhooks},
     },
     outside::{self, Generation},
-};
-use engine::{
-    event::{EventType, catalogue::CatalogueEntry},
-    notification::SubscriberId,
-    pipeline::render::{TemplateError, Templates},
-    rules::CompiledRules,
 };
 
 /// The result of a compilation.

@@ -9,6 +9,16 @@ use std::{
     collections::BTreeMap, net::SocketAddr, ops::RangeInclusive, path::PathBuf, sync::Arc, time::Duration,
 };
 
+use engine::{
+    conversation::{InjectionSettings, SessionSettings},
+    detector,
+    exchange::Format,
+    notification::Tokens,
+    pipeline::activation::WakeSettings,
+    probe,
+    rules::SourceSettings,
+    sink,
+};
 use strum::{EnumDiscriminants, IntoStaticStr, VariantArray};
 
 use crate::{
@@ -21,16 +31,6 @@ use crate::{
     },
     outside,
     webhook::Kind,
-};
-use engine::{
-    conversation::{InjectionSettings, SessionSettings},
-    detector,
-    exchange::Format,
-    notification::Tokens,
-    pipeline::activation::WakeSettings,
-    probe,
-    rules::SourceSettings,
-    sink,
 };
 
 const SECTIONS: [&str; 8] =

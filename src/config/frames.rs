@@ -2,10 +2,6 @@
 
 use std::sync::Arc;
 
-use journal::time::Timestamp;
-use strum::VariantArray;
-use toon::tokens;
-
 use engine::{
     event::{Scope, Severity},
     exchange::{Format, InjectionId, Replaces},
@@ -15,6 +11,9 @@ use engine::{
         Tokens,
     },
 };
+use journal::time::Timestamp;
+use strum::VariantArray;
+use toon::tokens;
 
 /// The shortest possible content; the rest of the text is the frame.
 const CONTENT: &str = "x: 1";

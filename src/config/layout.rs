@@ -5,18 +5,19 @@ use std::{
     sync::Arc,
 };
 
-use crate::config::{
-    layers::{LayerKind, SourceFile},
-    raw::{Parsed, Section, Value},
-    report::{Diagnostic, Place, sentence, shown},
-    values,
-};
 use engine::{
     nearest::nearest,
     notification::SubscriberId,
     pipeline::render::{
         self, Column, Declared, EventText, Layout, Sentence, Table, TemplateError, Templates,
     },
+};
+
+use crate::config::{
+    layers::{LayerKind, SourceFile},
+    raw::{Parsed, Section, Value},
+    report::{Diagnostic, Place, sentence, shown},
+    values,
 };
 
 /// The suffix of template names.

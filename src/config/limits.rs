@@ -3,12 +3,13 @@
 
 use std::{ops::RangeInclusive, time::Duration};
 
-use crate::config::{patterns, raw::Section, unsupported, values};
 use engine::{
     event::FieldPath,
     pipeline::rule::{OrderRule, ResolveRule},
     rate::Rate,
 };
+
+use crate::config::{patterns, raw::Section, unsupported, values};
 
 /// Shortest and longest time to live.
 const TTL_LIMITS: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(30 * 24 * 3600);

@@ -1,5 +1,6 @@
 //! The subscribers in force as plain data, each with its layers, its state and its keys.
 
+use engine::pipeline::rule::{Activity, Subscriber};
 use strum::IntoStaticStr;
 
 use crate::config::{
@@ -9,7 +10,6 @@ use crate::config::{
     layout::TEMPLATE_SUFFIX,
     report::Place,
 };
-use engine::pipeline::rule::{Activity, Subscriber};
 
 engine::words::impl_as_str!(ListedState);
 

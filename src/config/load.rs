@@ -11,8 +11,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::config::layers::{FileKind, LayerKind, SourceFile, Sources, Unreadable};
 use engine::nearest::nearest;
+
+use crate::config::layers::{FileKind, LayerKind, SourceFile, Sources, Unreadable};
 
 /// Largest file of a layer in bytes; far larger than any template that can render within its
 /// budget.

@@ -1,10 +1,11 @@
 //! Patterns of event types in a file, and warnings about doubtful ones.
 
+use engine::event::{Pattern, PatternSegment};
+
 use crate::config::{
     raw::{Parsed, Section, Value},
     values,
 };
-use engine::event::{Pattern, PatternSegment};
 
 /// Warns of patterns that are repeated or match no known type.
 pub(crate) fn check(

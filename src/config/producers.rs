@@ -8,11 +8,6 @@
 
 use std::{borrow::Cow, sync::LazyLock};
 
-use crate::{
-    harness::table::KINDS,
-    outside::{self, Generation},
-    webhook,
-};
 use engine::{
     detector,
     event::catalogue::{self, CatalogueEntry},
@@ -21,6 +16,12 @@ use engine::{
     rules::CompiledRules,
     settings::Row,
     words::Words,
+};
+
+use crate::{
+    harness::table::KINDS,
+    outside::{self, Generation},
+    webhook,
 };
 
 /// The `source` of the events that the program publishes about an agent or about itself.

@@ -3,13 +3,14 @@
 
 use std::sync::Arc;
 
-use crate::config::{
-    raw::{Section, Value},
-    report::Diagnostic,
-};
 use engine::pipeline::{
     remainder::covers,
     rule::{OrderRule, ResolveRule, Subscriber},
+};
+
+use crate::config::{
+    raw::{Section, Value},
+    report::Diagnostic,
 };
 
 /// A core subscriber of an earlier layer.

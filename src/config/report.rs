@@ -18,10 +18,10 @@
 use std::{fmt, ops::Range, sync::Arc};
 
 use annotate_snippets::{AnnotationKind, Element, Group, Level as Label, Renderer, Snippet};
+use engine::{event::clean_text, nearest::nearest};
 use strum::IntoStaticStr;
 
 use crate::config::text::Text;
-use engine::{event::clean_text, nearest::nearest};
 
 /// Most characters of a file's text that a message repeats.
 const SHOWN_CHARS_MAX: usize = 64;

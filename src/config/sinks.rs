@@ -5,15 +5,16 @@
 
 use std::{ops::RangeInclusive, time::Duration};
 
-use crate::config::{
-    raw::{Parsed, Section, Value},
-    report::{Diagnostic, shown},
-    values,
-};
 use engine::{
     notification::Sink,
     sink::{Apprise, Log, Ntfy, Settings, Url, Webhook},
     watch::{condition::host_of, hosts::is_here},
+};
+
+use crate::config::{
+    raw::{Parsed, Section, Value},
+    report::{Diagnostic, shown},
+    values,
 };
 
 /// The tables in `[sinks]`.

@@ -3,17 +3,18 @@
 
 use std::{collections::BTreeMap, num::NonZeroU32, ops::RangeInclusive, sync::Arc, time::Duration};
 
-use crate::config::{
-    producers,
-    raw::{Parsed, Section, Value},
-    report::shown,
-    values,
-};
 use engine::{
     rate::Rate,
     rules::SourceSettings,
     settings::{ENTRIES_MAX, Entry, Form, Keys, Switch},
     words::Words,
+};
+
+use crate::config::{
+    producers,
+    raw::{Parsed, Section, Value},
+    report::shown,
+    values,
 };
 
 /// Default rate of a source that other people than the user write to: a checkout of some thousand

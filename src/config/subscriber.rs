@@ -6,6 +6,19 @@
 
 use std::{collections::BTreeMap, mem, ops::RangeInclusive, rc::Rc, sync::Arc};
 
+use engine::{
+    event::{FieldPath, Pattern, Severity},
+    nearest::nearest,
+    notification::{
+        Activation, ActiveFor, Audience, InjectionPoint, Interrupt, Priority, SubscriberId, Tokens,
+    },
+    pipeline::{
+        activation::WakeSettings,
+        condition::{CONDITION_BYTES_MAX, Condition},
+        render::{Layout, Sentence},
+        rule::{Activity, OutputRule, Subscriber},
+    },
+};
 use strum::VariantArray as _;
 
 use crate::config::{
@@ -19,19 +32,6 @@ use crate::config::{
     raw::{Document, Parsed, Section, Value, finish_all},
     report::{Diagnostic, Level, Place, sentence, shown},
     unsupported, values,
-};
-use engine::{
-    event::{FieldPath, Pattern, Severity},
-    nearest::nearest,
-    notification::{
-        Activation, ActiveFor, Audience, InjectionPoint, Interrupt, Priority, SubscriberId, Tokens,
-    },
-    pipeline::{
-        activation::WakeSettings,
-        condition::{CONDITION_BYTES_MAX, Condition},
-        render::{Layout, Sentence},
-        rule::{Activity, OutputRule, Subscriber},
-    },
 };
 
 /// The keys by which a subscriber selects events.

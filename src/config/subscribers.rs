@@ -7,6 +7,15 @@ use std::{
     sync::Arc,
 };
 
+use engine::{
+    nearest::nearest,
+    notification::SubscriberId,
+    pipeline::{
+        remainder,
+        rule::{Activity, Subscriber},
+    },
+};
+
 use crate::config::{
     case::SubscriberTest,
     fallback,
@@ -16,14 +25,6 @@ use crate::config::{
     raw::Document,
     report::{Diagnostic, Place},
     subscriber::{self, Context, SubscriberFile},
-};
-use engine::{
-    nearest::nearest,
-    notification::SubscriberId,
-    pipeline::{
-        remainder,
-        rule::{Activity, Subscriber},
-    },
 };
 
 /// The subscribers of all files, with their tests, places and files.

@@ -5,6 +5,13 @@
 
 use std::{fmt, num::NonZeroU32, ops::RangeInclusive, path::Path, str::FromStr, time::Duration};
 
+use engine::{
+    event::{EventType, FieldPath, Severity, catalogue::own},
+    nearest::nearest,
+    notification::Activation,
+    rate::Rate,
+    words::Words,
+};
 use jiff::SignedDuration;
 use journal::time::{
     hours::{Hours, HoursError},
@@ -14,13 +21,6 @@ use journal::time::{
 use crate::config::{
     raw::{Parsed, Value},
     report::{Diagnostic, Place, sentence, shown},
-};
-use engine::{
-    event::{EventType, FieldPath, Severity, catalogue::own},
-    nearest::nearest,
-    notification::Activation,
-    rate::Rate,
-    words::Words,
 };
 
 /// The text for no limit.

@@ -22,17 +22,17 @@ use super::{
     views::{self, About},
     watchdog::Watchdog,
 };
-use journal::{AppendError, Closed, Journal, Pace, ReadError, Reader, time::Timestamp};
-
-use crate::{
-    publisher::{Publisher, Records},
-    server::{Pulse, Query, Registry},
-};
 use engine::{
     Engine, Output, RequestId, SUBSCRIBER_FAILED,
     event::{Event, Seq, SessionId},
     exchange::{Answer, InjectionId, ReleaseRecord},
     io::SessionChange,
+};
+use journal::{AppendError, Closed, Journal, Pace, ReadError, Reader, time::Timestamp};
+
+use crate::{
+    publisher::{Publisher, Records},
+    server::{Pulse, Query, Registry},
 };
 
 /// Duration of a slice, independent of the cost of its records. Queries, deadlines and waiting

@@ -8,18 +8,18 @@ use std::{borrow::Cow, collections::BTreeSet, sync::Arc};
 use serde::{Deserialize, Serialize};
 
 use super::{look_ahead::LookAhead, rules::RulesStore};
+use engine::{
+    Engine, EngineState, Input, Output,
+    event::Seq,
+    exchange::Release,
+    snapshot::{self, Damaged},
+};
 use journal::{Reader, Record, time::Timestamp};
 
 use crate::{
     outside::{self, Generation},
     projection::Notes,
     records::{self, RecordError, RecordInput, Skip, SkipDecision},
-};
-use engine::{
-    Engine, EngineState, Input, Output,
-    event::Seq,
-    exchange::Release,
-    snapshot::{self, Damaged},
 };
 
 /// An engine, and the store of the rules of any time.

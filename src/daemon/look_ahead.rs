@@ -5,13 +5,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use journal::Reader;
-
-use crate::records::{self, RecordInput};
 use engine::{
     event::Seq,
     exchange::{Release, ReleaseRecord},
 };
+use journal::Reader;
+
+use crate::records::{self, RecordInput};
 
 /// Largest distance between an exchange and its release, in records. The release is written before
 /// the next record is applied, and publishers wait when the engine is 4 to 16,384 records behind,

@@ -10,13 +10,13 @@ use super::{
     skipped::skip_of,
     snapshots::{FOLDER as SNAPSHOTS, Snapshots},
 };
+use engine::event::Seq;
 use journal::{
     self, Record, RepairError, RepairMode, Repaired, Tombstone, Verified, VerifyError, files::DirFiles,
     record::RecordKind,
 };
 
 use crate::records::{self, Skip, SkipDecision};
-use engine::event::Seq;
 
 /// Why a state folder cannot be verified or repaired.
 #[derive(Debug, thiserror::Error)]

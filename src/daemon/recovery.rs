@@ -19,6 +19,10 @@ use super::{
     rules::RulesStore,
     snapshots::{FOLDER as SNAPSHOTS, Snapshots, Unusable},
 };
+use engine::event::{
+    Event, Seq,
+    codec::{self, IdOrigin},
+};
 use journal::time::Timestamp;
 use journal::{
     Clock as JournalClock, Durability, IdempotencyKeys, Journal, JournalSettings, OpenError, Opened, Reader,
@@ -30,10 +34,6 @@ use crate::{
     config::daemon::{Durability as Configured, JournalConfig},
     projection::{FILE_NAME, Notes, ProjectionError, Writer},
     records,
-};
-use engine::event::{
-    Event, Seq,
-    codec::{self, IdOrigin},
 };
 
 /// How often a replay tells the service manager that it goes on, at most.

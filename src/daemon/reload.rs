@@ -26,6 +26,13 @@ use super::{
     event_loop::{self, FULL_RETRY},
     rules::{RulesError, RulesStore},
 };
+use engine::{
+    event::{
+        Event, Severity,
+        catalogue::{self, OwnSeverities},
+    },
+    words::counted,
+};
 use journal::{AppendError, Appended, Journal, time::Timestamp};
 
 use crate::{
@@ -43,13 +50,6 @@ use crate::{
     server::{ConfigHandle, ConfigState, RELOADS_MAX, ReloadRefusal, ReloadRequest},
     trial,
     wire::views::{ConfigView, FindingsView, ReloadView},
-};
-use engine::{
-    event::{
-        Event, Severity,
-        catalogue::{self, OwnSeverities},
-    },
-    words::counted,
 };
 
 /// Most problems that are shown until the next reading.

@@ -19,6 +19,10 @@ use super::{
     skipped::Skipped,
     snapshots::Snapshots,
 };
+use engine::{
+    Output,
+    event::{Event, Seq, codec},
+};
 use journal::{Journal, OpenError, ReadError, Reader, Record};
 
 use crate::{
@@ -26,10 +30,6 @@ use crate::{
     projection::Notes,
     publisher::{Publisher, Records},
     records,
-};
-use engine::{
-    Output,
-    event::{Event, Seq, codec},
 };
 
 /// Most records per read.

@@ -20,6 +20,7 @@ use std::{
 };
 
 use super::ready::ReadyRules;
+use engine::rules::CompiledRules;
 use journal::{Journal, ReadError};
 
 use crate::{
@@ -32,7 +33,6 @@ use crate::{
     outside::Generation,
     records::{self, RecordInput},
 };
-use engine::rules::CompiledRules;
 
 const BUNDLE: &str = "json";
 const TEXT: &str = "text";

@@ -13,10 +13,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use engine::event::Seq;
 use journal::{Journal, ReadError, Record};
 
 use crate::records::{self, RecordInput, Skip, SkipDecision};
-use engine::event::Seq;
 
 /// The list's name in the state folder.
 const FILE_NAME: &str = "skipped";

@@ -20,13 +20,12 @@ use std::{
 pub use self::file::{FORMAT_VERSION, Unusable};
 use self::file::{HEADER_BYTES, Header, LastRecord, Section};
 use super::{fold::Fold, rules::RulesStore};
+use engine::{event::Seq, snapshot::Damaged};
 use journal::{
     IdempotencyKey, IdempotencyKeys, Journal, ReadError, RecoveryHint, ScanReport,
     files::{File, Files},
     time::Timestamp,
 };
-
-use engine::{event::Seq, snapshot::Damaged};
 
 /// Their folder in the state folder.
 pub const FOLDER: &str = "snapshots";

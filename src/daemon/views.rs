@@ -3,6 +3,13 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use super::fold::Fold;
+use engine::{
+    Engine,
+    conversation::{SessionView as OpenSession, injector::PendingView as PendingNotification},
+    ledger::{SubscriberTally, Word},
+    notification::{Notification, Priority},
+    pipeline::rule::Activity,
+};
 use journal::{
     Journal,
     time::{Timestamp, duration_millis},
@@ -21,13 +28,6 @@ use crate::{
             RulesView, SessionCounts, SessionView, StatusView, SubscriberCounts, TokenCounts,
         },
     },
-};
-use engine::{
-    Engine,
-    conversation::{SessionView as OpenSession, injector::PendingView as PendingNotification},
-    ledger::{SubscriberTally, Word},
-    notification::{Notification, Priority},
-    pipeline::rule::Activity,
 };
 
 /// Constants of the running daemon, and the projection with its progress.

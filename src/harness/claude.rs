@@ -44,6 +44,12 @@ mod transcript;
 
 use std::{borrow::Cow, sync::Arc};
 
+use engine::{
+    call,
+    event::{Event, Provenance, SessionId, Severity, clean_text},
+    exchange::{Budget, CarrierEffect, ContextChange, Exchange, Harness},
+    notification::InjectionPoint,
+};
 use journal::time::Timestamp;
 use serde_json::{Value, json, value::RawValue};
 
@@ -60,12 +66,6 @@ use crate::{
 };
 use caps::CAPS;
 use compared::compared;
-use engine::{
-    call,
-    event::{Event, Provenance, SessionId, Severity, clean_text},
-    exchange::{Budget, CarrierEffect, ContextChange, Exchange, Harness},
-    notification::InjectionPoint,
-};
 use stdin::{
     Common, PendingCall, PostToolBatch, PostToolUseFailure, SessionEnd, SessionStart, Stop, ToolCall,
     UserPromptSubmit,

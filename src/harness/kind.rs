@@ -3,6 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
+use engine::{event::SessionId, exchange::Answer, transcript};
 use journal::time::Timestamp;
 
 use crate::harness::{
@@ -10,7 +11,6 @@ use crate::harness::{
     native::Native, process::Process, program::Program, round_trip::RoundTrip, session_file::SessionFile,
     status_line::StatusLine,
 };
-use engine::{event::SessionId, exchange::Answer, transcript};
 
 /// Parses the stdin of a client's status line.
 pub type ReadStatusLine = fn(&[u8]) -> Result<StatusLine, HookError>;

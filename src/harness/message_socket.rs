@@ -2,10 +2,10 @@
 
 use std::{fmt, path::PathBuf};
 
+use engine::event::SessionId;
 use serde_json::Value;
 
 use crate::harness::Headers;
-use engine::event::SessionId;
 
 /// The message sockets of a harness's clients.
 #[derive(Debug)]

@@ -6,9 +6,8 @@
 
 use std::time::Duration;
 
-use journal::time::Timestamp;
-
 use engine::session::WakeKind;
+use journal::time::Timestamp;
 
 /// A wake route of a session; the first ones have precedence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

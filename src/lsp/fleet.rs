@@ -23,10 +23,10 @@ use super::{
     server::{Need, Server},
     switch::{Kind, Settings},
 };
+use engine::event::{Event, SessionId};
 use journal::time::Timestamp;
 
 use crate::problem::{Change, Origin};
-use engine::event::{Event, SessionId};
 
 /// Most concurrent runs. A further one has to wait until a run has been unused for a minute, and
 /// replaces it.

@@ -10,10 +10,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Writer;
+use engine::event::SessionId;
 use journal::time::Timestamp;
 
 use crate::problem::{Change, Problem, Problems};
-use engine::event::SessionId;
 
 /// Most notified sessions of a folder. The one with the oldest write is evicted, and gets no
 /// further notifications about known errors.

@@ -3,9 +3,8 @@
 use serde_json::{Map, Value, json};
 
 use super::{Change, Level, Listed};
-use journal::time::duration_millis;
-
 use engine::{event::Severity, hash::hash_parts};
+use journal::time::duration_millis;
 
 /// The type of the event that a problem was found.
 pub const FOUND: &str = "problem.found";

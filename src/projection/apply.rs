@@ -8,9 +8,6 @@ use super::{
     notes::{Note, NoteContent, Place},
     sql::to_sql,
 };
-use journal::time::Timestamp;
-
-use crate::wire::history::LedgerLine;
 use engine::{
     SessionChange,
     event::{EventRef, Scope, Seq, SessionId, codec},
@@ -19,6 +16,9 @@ use engine::{
     ledger::LedgerEntry,
     notification::{Notification, NotificationId},
 };
+use journal::time::Timestamp;
+
+use crate::wire::history::LedgerLine;
 
 /// Numbers of added rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

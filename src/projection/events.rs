@@ -7,13 +7,13 @@ use super::{
     rows::{Conditions, IS_READABLE},
     sql::to_sql,
 };
-use journal::time::Timestamp;
-
-use crate::wire::history::{Ended, EventLine, LedgerLine, raw};
 use engine::{
     event::{Pattern, Seq, Severity},
     session::Readable,
 };
+use journal::time::Timestamp;
+
+use crate::wire::history::{Ended, EventLine, LedgerLine, raw};
 
 /// Selects events.
 #[derive(Debug, Clone, Default)]

@@ -6,9 +6,6 @@
 
 use std::{mem, sync::Arc};
 
-use journal::{Record, time::Timestamp};
-
-use crate::records;
 use engine::{
     Output, SessionChange,
     event::{Seq, SessionId},
@@ -16,6 +13,9 @@ use engine::{
     ledger::{LedgerEntry, Subject},
     notification::Notification,
 };
+use journal::{Record, time::Timestamp};
+
+use crate::records;
 
 /// Bits of a place for the numbers of the notes of one record: one record can close a session with
 /// a full queue, or reload the rules for all sessions.

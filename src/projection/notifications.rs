@@ -7,10 +7,10 @@ use super::{
     rows::{Conditions, IS_READABLE},
     sql::from_sql,
 };
+use engine::{notification::Priority, session::Readable};
 use journal::time::Timestamp;
 
 use crate::wire::history::{Delivery, LedgerLine, NotificationView};
-use engine::{notification::Priority, session::Readable};
 
 const COLUMNS: &str = "place, priority, severity, created_at, expires_at, subscriber, id, inject_at, session, workspace, tokens, content, sentence";
 

@@ -8,11 +8,11 @@ use std::{
     },
 };
 
+use engine::event::Seq;
 use rusqlite::{Connection, Transaction};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
 use super::{Doing, Failed, Progress, ProjectionError, schema, sql::from_sql, writer::BYTES_MAX};
-use engine::event::Seq;
 
 /// Most concurrent readers; further requests wait. On two cores, more readers would only delay each
 /// other.

@@ -6,14 +6,14 @@ use rusqlite::{Connection, Row, types::Value};
 use strum::VariantArray;
 
 use super::sql::from_sql;
-use journal::time::Timestamp;
-
-use crate::wire::{event::to_masked_json, history::LedgerLine};
 use engine::{
     event::{EventRef, Provenance, Seq, SessionId, Severity},
     notification::{InjectionPoint, Priority},
     session::Readable,
 };
+use journal::time::Timestamp;
+
+use crate::wire::{event::to_masked_json, history::LedgerLine};
 
 /// A condition that `session` is one of the readable ones, with `?` for their [`names`]; unset, it
 /// is of all.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use engine::{event::SessionId, session::Readable};
 use rusqlite::{Row, params};
 
 use super::{
@@ -13,7 +14,6 @@ use crate::wire::{
     harness::HarnessView,
     history::{ClosedSession, InjectionLine, Message},
 };
-use engine::{event::SessionId, session::Readable};
 
 /// The notifications of an injection. Their entries are of the injection's own record, so only that
 /// record's are read; the `+` keeps SQLite from reading those of the whole session.

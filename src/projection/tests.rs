@@ -10,9 +10,6 @@ use super::{
     dump::{count, dump, execute},
     *,
 };
-use journal::{Record, RecordKind, time::Timestamp};
-
-use crate::records;
 use engine::{
     Output, SessionChange,
     event::{EventRef, Seq, SessionId, Severity},
@@ -20,6 +17,9 @@ use engine::{
     ledger::LedgerEntry,
     notification::{InjectionPoint, NotificationId, SubscriberId},
 };
+use journal::{Record, RecordKind, time::Timestamp};
+
+use crate::records;
 
 fn file() -> (TempDir, PathBuf) {
     let folder = tempfile::tempdir().expect("a folder");

@@ -12,9 +12,8 @@ use super::{
     Doing, Notes, Place, ProjectionError, apply, schema,
     sql::{from_sql, to_sql},
 };
-use journal::time::Timestamp;
-
 use engine::event::Seq;
+use journal::time::Timestamp;
 
 /// Most kept events; each takes about a kilobyte with its outcome.
 pub const EVENTS_MAX: u64 = 250_000;

@@ -1,8 +1,5 @@
 //! Records to append: each with its kind, its body encoded by `records`, and its idempotency key.
 
-use journal::{AppendBatch, BodyTooLarge, RecordKind, time::Timestamp};
-
-use crate::records::{self, SkipDecision};
 use engine::{
     event::{Event, EventRef, Seq, SessionId},
     exchange::{Decision, Exchange, Harness, InjectionId, Process, ReleaseRecord},
@@ -10,6 +7,9 @@ use engine::{
     ledger::ConfirmedBy,
     notification::NotificationId,
 };
+use journal::{AppendBatch, BodyTooLarge, RecordKind, time::Timestamp};
+
+use crate::records::{self, SkipDecision};
 
 /// Records with consecutive positions and the same time.
 ///

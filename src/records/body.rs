@@ -2,10 +2,6 @@
 
 use std::{borrow::Cow, sync::Arc};
 
-use journal::time::Timestamp;
-use serde::{Deserialize, Serialize};
-
-use crate::wire::exchange::ExchangeView;
 use engine::{
     event::{Seq, SessionId},
     exchange::{
@@ -14,6 +10,10 @@ use engine::{
     ledger::ConfirmedBy,
     notification::{InjectionPoint, NotificationId},
 };
+use journal::time::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::wire::exchange::ExchangeView;
 
 /// The version of every JSON body that is written, and the newest that is read. A field that a later
 /// version adds needs no new version; one whose meaning changes does.

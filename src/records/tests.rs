@@ -2,12 +2,13 @@
 
 use std::error::Error;
 
-use super::*;
 use engine::{
     event::Severity,
     exchange::{Budget, CarrierEffect, ContextChange, Directive, Format, Trigger},
     notification::{InjectionPoint, Tokens},
 };
+
+use super::*;
 
 const SEQ: Seq = Seq(9);
 const PROCESS: Process = Process { pid: 41, started: Some(263_480) };

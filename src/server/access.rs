@@ -8,9 +8,9 @@
 use std::{collections::BTreeSet, mem};
 
 use axum::http::StatusCode;
+use engine::{event::SessionId, session::Readable};
 
 use crate::server::{App, error::ApiError, requester::Found};
-use engine::{event::SessionId, session::Readable};
 
 /// What a requester may read.
 #[derive(Debug, Clone)]

@@ -9,6 +9,7 @@
 use std::{convert::Infallible, sync::Arc};
 
 use axum::{extract::FromRequestParts, http::request::Parts};
+use engine::event::SessionId;
 
 use crate::{
     harness::process::Process,
@@ -20,7 +21,6 @@ use crate::{
         requester::{Found, Requester},
     },
 };
-use engine::event::SessionId;
 
 /// The process that makes a request, as far as what it may do is concerned.
 #[derive(Debug, Clone, Copy)]

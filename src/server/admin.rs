@@ -3,11 +3,11 @@
 use std::{fs, path::Path, time::Duration};
 
 use axum::{Json, extract::State, http::StatusCode};
+use journal::{AppendError, time::duration_millis};
 use serde::Serialize;
 
 #[cfg(test)]
 use crate::wire::error::ErrorBody;
-use journal::{AppendError, time::duration_millis};
 
 use crate::{
     server::{App, error::ApiError, history},

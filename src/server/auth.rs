@@ -10,6 +10,7 @@ use axum::{
     middleware::{Next, from_fn},
     response::{IntoResponse, Response},
 };
+use engine::event::Provenance;
 use tokio::net::UnixStream;
 
 use crate::server::{
@@ -18,7 +19,6 @@ use crate::server::{
     tokens::{Scope, Tokens},
     webhook_paths,
 };
-use engine::event::Provenance;
 
 /// The process at the other end of a Unix socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -9,6 +9,10 @@
 use std::sync::{Arc, OnceLock};
 
 use axum::http::HeaderMap;
+use engine::{
+    event::{Provenance, SessionId},
+    pipeline::activation::MESSAGE_TYPE,
+};
 
 use crate::{
     harness::native::{Evidence, Native},
@@ -22,10 +26,6 @@ use crate::{
         event::ParsedEvent,
         publish::{SCOPE_HEADER, SCOPE_OF_CALLER},
     },
-};
-use engine::{
-    event::{Provenance, SessionId},
-    pipeline::activation::MESSAGE_TYPE,
 };
 
 /// The source of the events of `aside run`.

@@ -2,6 +2,7 @@
 //! could not be used.
 
 use axum::{Json, extract::State};
+use engine::{event::SessionId, exchange::Harness};
 
 use crate::{
     harness::wake_route::WakeRoute,
@@ -16,7 +17,6 @@ use crate::{
     },
     wire::clients::ClientsView,
 };
-use engine::{event::SessionId, exchange::Harness};
 
 /// Shows the current wake routes of sessions, and hook input that could not be used.
 #[cfg_attr(test, utoipa::path(get, path = "/v1/clients", tag = "sessions", responses((status = 200, body = ClientsView))))]

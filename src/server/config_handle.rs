@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use engine::event::catalogue::OwnSeverities;
 use journal::AppendError;
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -10,7 +11,6 @@ use crate::{
     server::error::ApiError,
     wire::views::{ConfigView, FindingsView, ReloadView},
 };
-use engine::event::catalogue::OwnSeverities;
 
 /// Most waiting reload requests, each for its own reload; further callers wait for room.
 pub const RELOADS_MAX: usize = 16;

@@ -2,13 +2,6 @@
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use journal::meter::MonotonicClock;
-use tokio::sync::{mpsc, oneshot};
-
-use crate::{
-    server::{Pulse, error::ApiError},
-    wire::views::{SessionView, StatusView},
-};
 use engine::{
     Explanation,
     conversation::Named,
@@ -17,6 +10,13 @@ use engine::{
     notification::{Notification, NotificationId},
     rules::CompiledRules,
     sink::{QuestionState, Verdict},
+};
+use journal::meter::MonotonicClock;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::{
+    server::{Pulse, error::ApiError},
+    wire::views::{SessionView, StatusView},
 };
 
 /// Most queries that wait for the event loop; it answers each in microseconds, so reaching this

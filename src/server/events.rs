@@ -7,12 +7,17 @@ use axum::{
     http::{HeaderMap, StatusCode, header},
     response::{IntoResponse, Response},
 };
+use engine::{
+    event::{EVENT_BYTES_MAX, EventRef, Seq, codec},
+    ledger::LedgerEntry,
+    session::Readable,
+};
+use journal::{ReadError, Record, RecordBuf};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 #[cfg(test)]
 use crate::wire::{error::ErrorBody, event::EventView, publish::Results};
-use journal::{ReadError, Record, RecordBuf};
 
 use crate::{
     projection::{Looked, ProjectionError, View},
@@ -37,11 +42,6 @@ use crate::{
         history::{EventWithHistory, LedgerLine, OtherEvent, raw},
         publish::{ResultsKind, Summary},
     },
-};
-use engine::{
-    event::{EVENT_BYTES_MAX, EventRef, Seq, codec},
-    ledger::LedgerEntry,
-    session::Readable,
 };
 
 /// Most events of one id that are found.

@@ -13,6 +13,12 @@ use axum::{
     http::{HeaderMap, HeaderValue, StatusCode},
     response::{IntoResponse, Response},
 };
+use engine::{
+    call::Call,
+    event::{Event, EventRef, SessionId, catalogue},
+    exchange::{Answer, Exchange, InjectionId},
+    hex::hex,
+};
 use sha2::{Digest, Sha256};
 
 #[cfg(test)]
@@ -40,12 +46,6 @@ use crate::{
         names::checked_name,
         views::SessionView,
     },
-};
-use engine::{
-    call::Call,
-    event::{Event, EventRef, SessionId, catalogue},
-    exchange::{Answer, Exchange, InjectionId},
-    hex::hex,
 };
 
 /// How long an exchange waits for the event loop; far longer than any harness waits, so it is

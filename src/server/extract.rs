@@ -8,6 +8,7 @@ use axum::{
     http::{HeaderMap, StatusCode, request::Parts},
 };
 use bytes::Bytes;
+use engine::event::SessionId;
 use serde::de::DeserializeOwned;
 use tokio::time::timeout;
 use tokio_stream::StreamExt;
@@ -21,7 +22,6 @@ use crate::{
     },
     wire::{FieldError, names::checked_name},
 };
-use engine::event::SessionId;
 
 /// Largest body of most requests, in bytes: webhooks, notices, questions, watches.
 pub(crate) const BODY_BYTES_MAX: usize = 1024 * 1024;

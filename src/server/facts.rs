@@ -23,15 +23,15 @@ use std::{
 };
 
 pub(crate) use self::{quick::Quick, within::Within};
+use engine::probe::{
+    Entry, Facts, Fingerprint, Space,
+    facts::{ContentHash, HASHED_BYTES_MAX, KEPT_BYTES_MAX},
+};
 use journal::{meter::MonotonicClock, time::Timestamp};
 
 use crate::{
     program::Programs,
     server::git_diff::{Commits, changed_between},
-};
-use engine::probe::{
-    Entry, Facts, Fingerprint, Space,
-    facts::{ContentHash, HASHED_BYTES_MAX, KEPT_BYTES_MAX},
 };
 
 /// Most file states whose hash is cached, at some 100 bytes each; the cache is cleared beyond it.

@@ -3,6 +3,11 @@
 //! A page is newest first and names the `next` one, if there is one; new entries do not shift it.
 
 use axum::{Json, extract::State, http::StatusCode};
+use engine::{
+    event::{Seq, SessionId},
+    session::Readable,
+    words::counted,
+};
 use serde::Deserialize;
 
 #[cfg(test)]
@@ -28,11 +33,6 @@ use crate::{
             NotificationWithHistory, ProjectionView, raw, read_limit, read_moment,
         },
     },
-};
-use engine::{
-    event::{Seq, SessionId},
-    session::Readable,
-    words::counted,
 };
 
 /// Selects events.

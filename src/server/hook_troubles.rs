@@ -8,10 +8,10 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
+use engine::event::clean_text;
 use journal::time::Timestamp;
 
 use crate::wire::clients::TroubleView;
-use engine::event::clean_text;
 
 /// Most kinds of problem that are counted separately; further kinds are counted together as
 /// [`OTHER`].

@@ -9,6 +9,11 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use bytes::Bytes;
+use engine::{
+    event::{Event, SessionId},
+    exchange::Exchange,
+    ledger::ConfirmedBy,
+};
 
 #[cfg(test)]
 use crate::wire::error::ErrorBody;
@@ -31,11 +36,6 @@ use crate::{
         wake_routes::KnownSocket,
         wrote,
     },
-};
-use engine::{
-    event::{Event, SessionId},
-    exchange::Exchange,
-    ledger::ConfirmedBy,
 };
 
 /// Takes one hook call of a harness.

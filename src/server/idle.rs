@@ -6,6 +6,7 @@
 
 use std::{convert::Infallible, time::Duration};
 
+use engine::event::SessionId;
 use journal::time::{Timestamp, duration_millis};
 use tokio::time::timeout;
 
@@ -13,7 +14,6 @@ use crate::{
     publisher::Records,
     server::{App, client_folder::read_session_file, error::ApiError},
 };
-use engine::event::SessionId;
 
 /// Interval of polling while an urgent notification is pending.
 const LOOK_EVERY: Duration = Duration::from_secs(1);

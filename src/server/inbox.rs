@@ -3,11 +3,17 @@
 use std::sync::Arc;
 
 use axum::{Json, extract::State, http::StatusCode};
+use engine::{
+    event::{Scope, SessionId},
+    exchange::Decision,
+    format,
+    notification::NotificationId,
+};
+use journal::time::duration_millis;
 use serde::Deserialize;
 
 #[cfg(test)]
 use crate::wire::error::ErrorBody;
-use journal::time::duration_millis;
 
 use crate::{
     publisher::Records,
@@ -23,12 +29,6 @@ use crate::{
         questions::open_count,
     },
     wire::{FieldError, inbox::InboxList, views::WaitingView},
-};
-use engine::{
-    event::{Scope, SessionId},
-    exchange::Decision,
-    format,
-    notification::NotificationId,
 };
 
 /// Selects the queue.

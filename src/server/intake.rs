@@ -3,6 +3,7 @@
 use std::{ops::Range, sync::Arc};
 
 use axum::http::StatusCode;
+use engine::event::codec::IdOrigin;
 use journal::{
     Appended, Appending, Level, Outcome,
     meter::{self, Meters},
@@ -22,7 +23,6 @@ use crate::{
         publish::{NumberedError, ResultView, Results, Summary},
     },
 };
-use engine::event::codec::IdOrigin;
 
 /// Most refusals that a summary lists; further ones are only counted.
 const SUMMARY_ERRORS_MAX: usize = 100;

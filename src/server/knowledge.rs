@@ -9,13 +9,13 @@ use std::{
 };
 
 use dashmap::DashMap;
-use journal::time::Timestamp;
-
-use crate::program::Workspaces;
 use engine::{
     event::SessionId,
     probe::{Known, Settings, View, memory::Changes},
 };
+use journal::time::Timestamp;
+
+use crate::program::Workspaces;
 
 /// A copy of the facts of sessions.
 #[derive(Debug, Default)]

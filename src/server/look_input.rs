@@ -2,9 +2,6 @@
 
 use std::{path::Path, sync::Arc, time::Duration};
 
-use journal::time::Timestamp;
-
-use crate::server::facts::Within;
 use engine::{
     call::Call,
     event::{Event, SessionId},
@@ -15,6 +12,9 @@ use engine::{
     },
     transcript::{Gauge, Reader, Transcript},
 };
+use journal::time::Timestamp;
+
+use crate::server::facts::Within;
 
 /// Calls, and a prompt, that are not covered by a look yet.
 #[derive(Debug, Clone, Default, PartialEq)]

@@ -8,6 +8,7 @@ use std::{
 };
 
 use dashmap::{DashMap, DashSet};
+use engine::{call::Call, event::SessionId, notification::InjectionPoint};
 
 use crate::{
     program::Programs,
@@ -18,7 +19,6 @@ use crate::{
         mounts::Mounts,
     },
 };
-use engine::{call::Call, event::SessionId, notification::InjectionPoint};
 
 /// Most calls of a session that are kept for its next look; the oldest are evicted.
 const MISSED_CALLS_MAX: usize = 64;

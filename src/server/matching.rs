@@ -3,6 +3,11 @@
 use std::sync::Arc;
 
 use axum::{Json, body::Body, extract::State};
+use engine::{
+    Explanation, Verdict,
+    event::{Event, catalogue},
+    nearest::nearest,
+};
 
 #[cfg(test)]
 use crate::wire::{error::ErrorBody, event::EventView};
@@ -12,11 +17,6 @@ use crate::{
         event::{self, Defaults},
         matching::{MatchView, TakerView},
     },
-};
-use engine::{
-    Explanation, Verdict,
-    event::{Event, catalogue},
-    nearest::nearest,
 };
 
 /// Most sessions that are listed; beyond it only the count is useful.

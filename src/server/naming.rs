@@ -4,12 +4,12 @@
 //! an exchange of a known session needs no query.
 
 use axum::http::StatusCode;
+use engine::{conversation::Named, event::SessionId, exchange::Exchange};
 
 use crate::{
     server::{App, error::ApiError},
     wire::{FieldError, names::NAME_BYTES_MAX, views::SessionView},
 };
-use engine::{conversation::Named, event::SessionId, exchange::Exchange};
 
 /// The session with the id `id`, within `harness` if given.
 ///

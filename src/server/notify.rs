@@ -6,24 +6,24 @@
 use std::sync::Arc;
 
 use axum::{Json, body::Body, extract::State};
+use engine::{
+    event::{Event, SessionId},
+    ledger::Suppressed,
+    notification::{Level, Sink},
+    sink::{ALL_PER_MINUTE_MAX, Notice, PER_MINUTE_MAX, Parts, Target, Verdict, seconds_ago},
+};
 use futures_util::future::join_all;
+use journal::time::{Timestamp, duration_millis};
 use uuid::Uuid;
 
 #[cfg(test)]
 use crate::wire::error::ErrorBody;
-use journal::time::{Timestamp, duration_millis};
 
 use crate::{
     publisher::Records,
     server::{App, actor::Actor, error::ApiError, extract::read_body, naming::session_of},
     source::sinks::check,
     wire::notify::{NotifyAnswer, NotifyRequest, SinkList, SinkView},
-};
-use engine::{
-    event::{Event, SessionId},
-    ledger::Suppressed,
-    notification::{Level, Sink},
-    sink::{ALL_PER_MINUTE_MAX, Notice, PER_MINUTE_MAX, Parts, Target, Verdict, seconds_ago},
 };
 
 /// Log target of the notices' texts.

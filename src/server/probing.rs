@@ -16,14 +16,6 @@ use std::{
 };
 
 use axum::http::HeaderMap;
-use tokio::time::timeout;
-
-use crate::server::{
-    App,
-    extract::header,
-    facts::{Machine, Quick},
-    look_input::{LateLook, LookInput, Missed},
-};
 use engine::{
     call::Call,
     event::{Event, Provenance, SessionId},
@@ -31,6 +23,14 @@ use engine::{
     notification::InjectionPoint,
     probe::{self, Facts, late::Recorder},
     transcript::Reader,
+};
+use tokio::time::timeout;
+
+use crate::server::{
+    App,
+    extract::header,
+    facts::{Machine, Quick},
+    look_input::{LateLook, LookInput, Missed},
 };
 
 /// Header with the caller's timeout, in milliseconds.

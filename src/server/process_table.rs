@@ -6,10 +6,10 @@ use std::{
 };
 
 use dashmap::{DashMap, DashSet};
+use engine::event::SessionId;
 use tokio::sync::Notify;
 
 use crate::{harness::process::Process, source::process::running};
-use engine::event::SessionId;
 
 /// Most remembered sessions without a process of their own that one client's processes opened; a
 /// further one has to name its process.

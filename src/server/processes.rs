@@ -6,6 +6,7 @@
 
 use std::{collections::HashSet, convert::Infallible, sync::Arc, time::Duration};
 
+use engine::{event::SessionId, exchange};
 use futures_util::{future::BoxFuture, stream::FuturesUnordered};
 use journal::time::{Timestamp, duration_millis};
 use rustix::param::clock_ticks_per_second;
@@ -25,7 +26,6 @@ use crate::{
     },
     source::process::{self, running, stat},
 };
-use engine::{event::SessionId, exchange};
 
 /// Most watched processes, one open file each; the end of others is found when another process is
 /// recorded or ends, or a monitor ends.

@@ -7,6 +7,7 @@ use std::{
     time::Duration,
 };
 
+use engine::event::SessionId;
 use futures_util::stream::FuturesUnordered;
 use journal::time::Timestamp;
 use tokio::{io::AsyncWriteExt, net::UnixStream, time::timeout};
@@ -22,7 +23,6 @@ use crate::{
     },
     source::process::running,
 };
-use engine::event::SessionId;
 
 /// How long a client may take to accept a connection or a message; a stuck client must not delay
 /// the others.

@@ -12,6 +12,13 @@ use axum::{
     http::StatusCode,
     response::{IntoResponse, Response},
 };
+use engine::{
+    event::SessionId,
+    sink::{
+        Question, QuestionState,
+        question::{Chosen, End, PER_ASKER_MAX, QUESTIONS_MAX, taken_event},
+    },
+};
 use serde::Deserialize;
 
 #[cfg(test)]
@@ -34,13 +41,6 @@ use crate::{
             AnswerRequest, Asked, ID_KIND, QuestionEnd, QuestionList, QuestionRequest, QuestionView,
             read_answer,
         },
-    },
-};
-use engine::{
-    event::SessionId,
-    sink::{
-        Question, QuestionState,
-        question::{Chosen, End, PER_ASKER_MAX, QUESTIONS_MAX, taken_event},
     },
 };
 

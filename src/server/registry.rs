@@ -16,6 +16,12 @@ use std::{
 
 use axum::http::StatusCode;
 use dashmap::DashMap;
+use engine::{
+    event::SessionId,
+    exchange::{Answer, InjectionId},
+    io::{Pending, RequestId},
+    transcript::Gauge,
+};
 use journal::time::Timestamp;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot, watch};
 
@@ -26,12 +32,6 @@ use crate::{
         looks::Looks, name_cache::Names, process_table::Processes, wake_routes::WakeRoutes,
     },
     source::inputs::Inputs,
-};
-use engine::{
-    event::SessionId,
-    exchange::{Answer, InjectionId},
-    io::{Pending, RequestId},
-    transcript::Gauge,
 };
 
 /// Most MCP connections: one per client, of which a machine has some dozens.

@@ -7,6 +7,8 @@
 use std::{convert::Infallible, num::NonZeroI32, slice};
 
 use axum::{extract::FromRequestParts, http::request::Parts};
+use engine::event::SessionId;
+use hook::harness::header;
 
 use crate::{
     harness::{kind::Kind, process::Process, table::KINDS},
@@ -20,8 +22,6 @@ use crate::{
     },
     source::process::Environment,
 };
-use engine::event::SessionId;
-use hook::harness::header;
 
 /// The origin of a request.
 #[derive(Debug, Clone, Copy)]

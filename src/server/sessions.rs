@@ -8,6 +8,7 @@ use axum::{
     http::StatusCode,
     response::{IntoResponse, Response},
 };
+use engine::event::SessionId;
 use serde::Deserialize;
 
 #[cfg(test)]
@@ -26,7 +27,6 @@ use crate::{
         views::{PendingView, SessionList, SessionView},
     },
 };
-use engine::event::SessionId;
 
 /// Default wait of a long poll, in seconds; below the minute after which idle connections are often
 /// cut.

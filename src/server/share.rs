@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use axum::http::StatusCode;
+use engine::{event::SessionId, sink::Question, watch::Watch};
 
 use crate::server::error::ApiError;
-use engine::{event::SessionId, sink::Question, watch::Watch};
 
 /// Something that takes a place in a table.
 #[derive(Debug, Clone, Copy)]

@@ -19,15 +19,19 @@ use axum::{
         sse::{Event as SseEvent, KeepAlive, Sse},
     },
 };
+use engine::{
+    event::{Pattern, Seq, SessionId, Severity, codec},
+    exchange::Harness,
+    io::Pending,
+};
 use futures_util::stream;
+use journal::{ReadError, Reader, record::Record};
 use serde::Deserialize;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio_stream::{Stream, StreamExt};
 
 #[cfg(test)]
 use crate::wire::{error::ErrorBody, event::EventView};
-use journal::{ReadError, Reader, record::Record};
-
 use crate::{
     harness::kind::Kind,
     records,
@@ -51,11 +55,6 @@ use crate::{
         names::{read_name, read_workspace},
         views::{PendingView, WakeView},
     },
-};
-use engine::{
-    event::{Pattern, Seq, SessionId, Severity, codec},
-    exchange::Harness,
-    io::Pending,
 };
 
 /// Most records per read.

@@ -33,6 +33,16 @@ use tokio_stream::{StreamExt, wrappers::ReceiverStream};
 use tower::ServiceExt;
 
 use super::*;
+use engine::{
+    conversation::Named,
+    event::{Seq, SessionId, Severity},
+    exchange::{Answer, Exchange, Injection, InjectionId, Released, Role},
+    io::{Input, Pending, RequestId},
+    ledger::LedgerEntry,
+    notification::{Notification, NotificationId, Priority, SubscriberId},
+    rules::CompiledRules,
+    session::{Wake, WakeKind},
+};
 use journal::{Clock, Journal, JournalSettings, memory::MemoryFiles, meter::Meters, time::Timestamp};
 
 use crate::{
@@ -44,16 +54,6 @@ use crate::{
         harness::HarnessView,
         views::{QueueView, SessionView},
     },
-};
-use engine::{
-    conversation::Named,
-    event::{Seq, SessionId, Severity},
-    exchange::{Answer, Exchange, Injection, InjectionId, Released, Role},
-    io::{Input, Pending, RequestId},
-    ledger::LedgerEntry,
-    notification::{Notification, NotificationId, Priority, SubscriberId},
-    rules::CompiledRules,
-    session::{Wake, WakeKind},
 };
 
 /// A daemon whose event loop is the test.

@@ -22,12 +22,12 @@ use std::{
 };
 
 use axum::http::Method;
+use engine::{hex::hex, words::Words};
 use strum::{IntoStaticStr, VariantArray};
 use subtle::ConstantTimeEq;
 
 use super::webhook_paths::{ALERTS_PATH, PATH};
 use crate::regular_file;
-use engine::{hex::hex, words::Words};
 
 /// Random bytes of a new token: 256 bits.
 const TOKEN_BYTES: usize = 32;

@@ -12,6 +12,7 @@ use std::{
     time::Duration,
 };
 
+use engine::{exchange::InjectionId, ledger::ConfirmedBy};
 use tokio::sync::mpsc;
 
 use crate::{
@@ -19,7 +20,6 @@ use crate::{
     publisher::Records,
     server::{App, error::ApiError},
 };
-use engine::{exchange::InjectionId, ledger::ConfirmedBy};
 
 /// Most transcripts that wait for a search; a search takes about a millisecond, and the session's
 /// next hook makes up for a skipped one.

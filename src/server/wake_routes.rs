@@ -13,6 +13,7 @@ use std::{
 };
 
 use dashmap::{DashMap, DashSet};
+use engine::{event::SessionId, io::Pending, session::WakeKind};
 use journal::time::Timestamp;
 use tokio::sync::{Notify, mpsc, oneshot};
 
@@ -25,7 +26,6 @@ use crate::{
     server::{client_folder::ClientFolder, process_table::Processes},
     wire::clients::AttachedView,
 };
-use engine::{event::SessionId, io::Pending, session::WakeKind};
 
 /// Most known message sockets; beyond it new ones are ignored, and their sessions are reached by
 /// hooks alone.

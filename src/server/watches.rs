@@ -7,13 +7,22 @@
 use std::{path::Path, sync::Arc, time::Duration};
 
 use axum::{Json, body::Body, extract::State, http::StatusCode};
+use engine::{
+    event::SessionId,
+    session::SessionState,
+    watch::{
+        ALL_MAX, Condition, EXPIRES_DEFAULT, EXPIRES_MAX, Needs, PER_OWNER_MAX, Part, Watch,
+        condition::{Terms, parse},
+        hosts::remote_host,
+    },
+};
 use futures_util::future::try_join_all;
+use journal::time::Timestamp;
 use serde::Deserialize;
 use tokio::time::timeout;
 
 #[cfg(test)]
 use crate::wire::error::ErrorBody;
-use journal::time::Timestamp;
 
 use crate::{
     publisher::Records,
@@ -34,15 +43,6 @@ use crate::{
     wire::{
         FieldError,
         watches::{ConditionView, WatchAnswer, WatchList, WatchRequest, WatchView},
-    },
-};
-use engine::{
-    event::SessionId,
-    session::SessionState,
-    watch::{
-        ALL_MAX, Condition, EXPIRES_DEFAULT, EXPIRES_MAX, Needs, PER_OWNER_MAX, Part, Watch,
-        condition::{Terms, parse},
-        hosts::remote_host,
     },
 };
 

@@ -12,13 +12,18 @@ use axum::{
     http::{HeaderMap, StatusCode},
 };
 use bytes::Bytes;
+use engine::{
+    event::{Event, Payload, Provenance, strip_text},
+    nearest::nearest,
+    words::Words,
+};
+use journal::Outcome;
 use serde::Serialize;
 use serde_json::Value;
 use uuid::Uuid;
 
 #[cfg(test)]
 use crate::wire::error::ErrorBody;
-use journal::Outcome;
 
 use crate::{
     config::webhooks::{Sender, Webhooks},
@@ -44,11 +49,6 @@ use crate::{
         publish::NumberedError,
         webhooks::{SenderList, SenderView},
     },
-};
-use engine::{
-    event::{Event, Payload, Provenance, strip_text},
-    nearest::nearest,
-    words::Words,
 };
 
 /// The outcome of a body.

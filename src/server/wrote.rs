@@ -2,16 +2,17 @@
 
 use std::sync::Arc;
 
-use crate::{
-    lsp::Writer,
-    server::{App, auth::Route},
-    source::lsp::writes::Wrote,
-};
 use engine::{
     call::{Call, TouchKind},
     event::Provenance,
     exchange::Exchange,
     notification::InjectionPoint,
+};
+
+use crate::{
+    lsp::Writer,
+    server::{App, auth::Route},
+    source::lsp::writes::Wrote,
 };
 
 /// Records the calls that ended before `exchange`, if its harness is trusted: input over TCP must

@@ -18,6 +18,13 @@ use std::{
     time::Duration,
 };
 
+use engine::{
+    ci::{
+        Follow, Found, Hosts, Next, Outcome, Output, Plan, Remote, commit_arguments, has_long_ids,
+        read_commit,
+    },
+    event::Event,
+};
 use tokio::{
     io::{AsyncRead, AsyncReadExt},
     process::Command,
@@ -29,13 +36,6 @@ use tokio_stream::{Stream, StreamExt};
 
 use super::{Clocks, Outlet, Source, events_of, pause_if, values::values};
 use crate::program::{Ids, Missing, Place, Program, Programs};
-use engine::{
-    ci::{
-        Follow, Found, Hosts, Next, Outcome, Output, Plan, Remote, commit_arguments, has_long_ids,
-        read_commit,
-    },
-    event::Event,
-};
 
 /// The time limit of a call.
 const CALL_MAX: Duration = Duration::from_secs(20);

@@ -3,14 +3,14 @@
 
 use std::sync::Arc;
 
-use tokio::sync::watch::Sender;
-
-use super::{lsp::writes::Writes, troubles::Troubles, watching::Open};
-use crate::outside;
 use engine::{
     ci::Plan,
     sink::{Outbound, Question},
 };
+use tokio::sync::watch::Sender;
+
+use super::{lsp::writes::Writes, troubles::Troubles, watching::Open};
+use crate::outside;
 
 /// The working folders of open sessions, sorted.
 pub type OpenFolders = Arc<[Arc<str>]>;

@@ -7,6 +7,7 @@ use std::{
     collections::BTreeSet, convert::Infallible, io, ops::ControlFlow, path::Path, sync::Arc, time::Duration,
 };
 
+use engine::{event::Event, settings::Entry};
 use tokio::{
     sync::{Notify, watch},
     task::JoinError,
@@ -28,7 +29,6 @@ use crate::{
     log::{Lines, Log, Place},
     outside,
 };
-use engine::{event::Event, settings::Entry};
 
 /// Most followed files.
 const FILES_MAX: usize = 256;

@@ -35,6 +35,7 @@ use self::{
     writes::{IsOpen, Writes, Wrote},
 };
 use super::{Clocks, Outlet, Source, events_of, failed, pause_if, values::values};
+use engine::event::Event;
 use journal::time::Timestamp;
 
 use crate::{
@@ -45,7 +46,6 @@ use crate::{
     outside,
     program::Programs,
 };
-use engine::event::Event;
 
 /// Largest file that is sent to a server, in bytes. Larger ones are ignored.
 const FILE_BYTES_MAX: u64 = 1024 * 1024;

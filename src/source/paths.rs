@@ -34,13 +34,13 @@ use super::{
     troubles::Troubles,
     values::changes,
 };
+use engine::{event::Event, hash::first_64_bits, settings::Entry};
 use journal::time::Timestamp;
 
 use crate::{
     outside,
     paths::{Search, Seen, Stamp, compare},
 };
-use engine::{event::Event, hash::first_64_bits, settings::Entry};
 
 /// Most searches: entries times folders of open sessions.
 const SEARCHES_MAX: usize = 256;

@@ -17,10 +17,10 @@ use tokio::{io::unix::AsyncFd, sync::watch};
 use tokio_stream::{Stream, StreamExt};
 
 use super::{Clocks, Outlet, Source, events_of, readiness, values::values};
+use engine::event::Event;
 use journal::time::Timestamp;
 
 use crate::{outside, schedule::Planner};
-use engine::event::Event;
 
 /// Size of a read from the alarm: its number of expirations.
 const COUNT_BYTES: usize = 8;

@@ -35,14 +35,14 @@ use self::{
     outcome::{TRY_MAX, failed, never},
 };
 use super::{Clocks, Outlet, Source, events_of, values::values};
-use journal::time::Timestamp;
-
-use crate::program::Programs;
 use engine::{
     event::Event,
     notification::Sink,
     sink::{Answered, Choices, Job, Outbound, Settings, question::Chosen},
 };
+use journal::time::Timestamp;
+
+use crate::program::Programs;
 
 /// The time limit of an attempt by a command, which may call a server itself.
 const COMMAND_MAX: Duration = Duration::from_secs(30);

@@ -6,10 +6,10 @@ use std::{
 };
 
 use super::*;
+use engine::event::{Seq, codec};
 use journal::{Journal, JournalSettings, memory::MemoryFiles};
 
 use crate::records;
-use engine::event::{Seq, codec};
 
 /// Publishes three events at once, and then asks for the stop or panics.
 struct Parting {

@@ -17,6 +17,10 @@ use std::{
     time::Duration,
 };
 
+use engine::{
+    event::Event,
+    watch::{Condition, Watch},
+};
 use tokio::{
     sync::watch,
     task::{AbortHandle, JoinSet},
@@ -28,10 +32,6 @@ pub use self::{
     looked::{Look, LookError},
 };
 use super::{Clocks, Outlet, Source, events_of, folders::Folders, pause, values::values};
-use engine::{
-    event::Event,
-    watch::{Condition, Watch},
-};
 
 /// Most failed checks of a condition in a row.
 const FAILURES_MAX: u32 = 3;

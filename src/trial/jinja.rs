@@ -6,6 +6,14 @@
 
 use std::{fmt::Write as _, sync::Arc};
 
+use engine::{
+    event::{Event, Payload, Seq, catalogue::CatalogueEntry},
+    pipeline::{
+        render::{Code, EVENT_VARIABLES, Layout, OPTIONAL, Templates},
+        row::Row,
+        rule::Subscriber,
+    },
+};
 use serde_json::{Value, json};
 
 use super::templates::{examples, input};
@@ -15,14 +23,6 @@ use crate::config::{
     effective,
     layers::{FileKind, SourceFile, Sources},
     layout::TEMPLATE_SUFFIX,
-};
-use engine::{
-    event::{Event, Payload, Seq, catalogue::CatalogueEntry},
-    pipeline::{
-        render::{Code, EVENT_VARIABLES, Layout, OPTIONAL, Templates},
-        row::Row,
-        rule::Subscriber,
-    },
 };
 
 /// Most examples of a subscriber that are varied.

@@ -9,15 +9,6 @@ use std::{
 use serde_json::Value;
 
 use super::hints;
-use journal::time::Timestamp;
-
-use crate::config::{
-    compile::{Compiled, template_name},
-    effective,
-    layers::{FileKind, LayerKind, SourceFile, Sources},
-    layout::{DeclaredPlaces, TEMPLATE_SUFFIX},
-    report::{Diagnostic, Place, sentence},
-};
 use engine::{
     event::{
         Event, Payload, Seq,
@@ -30,6 +21,15 @@ use engine::{
         row::Row,
         rule::Subscriber,
     },
+};
+use journal::time::Timestamp;
+
+use crate::config::{
+    compile::{Compiled, template_name},
+    effective,
+    layers::{FileKind, LayerKind, SourceFile, Sources},
+    layout::{DeclaredPlaces, TEMPLATE_SUFFIX},
+    report::{Diagnostic, Place, sentence},
 };
 
 /// The time of the examples.

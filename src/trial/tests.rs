@@ -2,14 +2,6 @@
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use journal::time::Timestamp;
-use serde_json::{Map, Value};
-
-use crate::config::{
-    case::{SubscriberTest, TestEvent},
-    compile::Compiled,
-    report::{Diagnostic, sentence},
-};
 use engine::{
     Engine, Input, Output,
     event::{Event, Payload, Provenance, Seq, SessionId, catalogue::OwnSeverities},
@@ -18,6 +10,14 @@ use engine::{
     pipeline::rule::Subscriber,
     rules::CompiledRules,
     sink::Notice,
+};
+use journal::time::Timestamp;
+use serde_json::{Map, Value};
+
+use crate::config::{
+    case::{SubscriberTest, TestEvent},
+    compile::Compiled,
+    report::{Diagnostic, sentence},
 };
 
 /// The start time of a test.

@@ -12,13 +12,12 @@ use super::{
     body::text,
     field::{clean, is_name},
 };
-use journal::time::Timestamp;
-
 use engine::{
     event::Severity,
     hex::hex,
     raw_json::{each_entry, each_item, is_array, is_object, json},
 };
+use journal::time::Timestamp;
 
 /// Most alerts of one request; Prometheus sends 64 at a time.
 pub const ALERTS_MAX: usize = 1_000;

@@ -5,10 +5,10 @@
 
 use std::collections::BTreeMap;
 
+use engine::raw_json::{each_entry, each_item, is_array, is_object};
 use serde_json::{Map, Result, Value, value::RawValue};
 
 use super::field::{Path, clean, is_name};
-use engine::raw_json::{each_entry, each_item, is_array, is_object};
 
 /// Most fields that are read from a body without a matching row.
 const FIELDS_MAX: usize = 20;

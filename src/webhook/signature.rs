@@ -12,9 +12,8 @@ use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
 use super::{Headers, Kind};
-use journal::time::Timestamp;
-
 use engine::hex::hex;
+use journal::time::Timestamp;
 
 /// Largest difference between the time of a signature and now, in seconds; an older body may be a
 /// replay.

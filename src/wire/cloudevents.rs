@@ -14,6 +14,10 @@
 use std::{borrow::Cow, collections::BTreeMap};
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
+use engine::{
+    event::{Provenance, catalogue::OwnSeverities, codec::IdOrigin, cut_text},
+    raw_json,
+};
 use journal::time::Timestamp;
 use serde::{Deserialize, de::IgnoredAny};
 use serde_json::{Value, value::RawValue};
@@ -27,10 +31,6 @@ use crate::wire::{
     excerpt,
     names::{read_name, read_workspace},
     request::{self, Text},
-};
-use engine::{
-    event::{Provenance, catalogue::OwnSeverities, codec::IdOrigin, cut_text},
-    raw_json,
 };
 
 /// Most extension attributes in a payload; of more, the first ones by name.

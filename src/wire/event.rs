@@ -7,6 +7,12 @@
 
 use std::borrow::Cow;
 
+use engine::event::{
+    EVENT_BYTES_MAX, EventRef, EventType, OWN_SOURCE, Payload, PayloadError, Provenance, Seq, Severity,
+    catalogue::{OwnSeverities, own},
+    codec::IdOrigin,
+    mask_value,
+};
 use journal::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, value::RawValue};
@@ -15,12 +21,6 @@ use crate::wire::{
     FieldError,
     names::{NAME_BYTES_MAX, check_printable, read_name, read_workspace},
     request::{self, Text},
-};
-use engine::event::{
-    EVENT_BYTES_MAX, EventRef, EventType, OWN_SOURCE, Payload, PayloadError, Provenance, Seq, Severity,
-    catalogue::{OwnSeverities, own},
-    codec::IdOrigin,
-    mask_value,
 };
 
 /// Longest dedupe key, in bytes; twice a name, because keys are often joined names.

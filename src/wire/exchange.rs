@@ -10,20 +10,6 @@ mod tests;
 
 use std::{borrow::Cow, sync::Arc};
 
-use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
-
-#[cfg(test)]
-use crate::wire::event::EventView;
-use journal::time::Timestamp;
-
-use crate::wire::{
-    FieldError,
-    event::{self, Defaults, ParsedEvent},
-    harness::{self, HarnessView},
-    names::{checked_name, read_name, read_workspace},
-    request::{self, AtMost, Text},
-};
 use engine::{
     event::{OWN_SOURCE, Provenance, SessionId, catalogue::OwnSeverities},
     exchange::{
@@ -31,6 +17,20 @@ use engine::{
         InjectionId, NOT_RUN, Released, Role, Trigger,
     },
     notification::{InjectionPoint, Tokens},
+};
+use journal::time::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+#[cfg(test)]
+use crate::wire::event::EventView;
+
+use crate::wire::{
+    FieldError,
+    event::{self, Defaults, ParsedEvent},
+    harness::{self, HarnessView},
+    names::{checked_name, read_name, read_workspace},
+    request::{self, AtMost, Text},
 };
 
 /// Most events in one exchange: several times the parallel tool calls of a turn.

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use engine::exchange::{Conversations, Harness};
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::wire::request;
-use engine::exchange::{Conversations, Harness};
 
 /// Facts about a harness; in an answer, unknown fields are ignored.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]

@@ -5,15 +5,15 @@
 
 use std::borrow::Cow;
 
+use engine::{
+    event::Seq,
+    ledger::{LedgerEntry, Reason, Step, Subject},
+};
 use journal::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::wire::{FieldError, event::EventView, harness::HarnessView};
-use engine::{
-    event::Seq,
-    ledger::{LedgerEntry, Reason, Step, Subject},
-};
 
 /// One ledger entry.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]

@@ -1,5 +1,6 @@
 //! The JSON of an agent's inbox request.
 
+use engine::event::SessionId;
 use serde::{Deserialize, Serialize};
 
 use crate::wire::{
@@ -8,7 +9,6 @@ use crate::wire::{
     request::{self, Text},
     views::WaitingView,
 };
-use engine::event::SessionId;
 
 /// An agent's inbox request.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

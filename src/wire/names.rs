@@ -2,8 +2,9 @@
 
 use std::borrow::Cow;
 
-use crate::wire::{FieldError, excerpt};
 use engine::event::clean_text;
+
+use crate::wire::{FieldError, excerpt};
 
 /// Longest id, source, session or cause, in bytes.
 pub const NAME_BYTES_MAX: usize = 256;

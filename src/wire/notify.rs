@@ -2,15 +2,6 @@
 
 use std::sync::Arc;
 
-use journal::time::Timestamp;
-use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
-
-use crate::wire::{
-    FieldError,
-    names::{read_name, read_workspace},
-    request::{self, Text},
-};
 use engine::{
     event::SessionId,
     event::mask_secrets,
@@ -19,6 +10,15 @@ use engine::{
         CONTEXT_CHARS_MAX, CONTEXT_DEFAULT, MESSAGE_CHARS_MAX, Notice, Progress, clean_line,
         progress::{DONE, KEY_CHARS_MAX},
     },
+};
+use journal::time::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use crate::wire::{
+    FieldError,
+    names::{read_name, read_workspace},
+    request::{self, Text},
 };
 
 /// A request for a notice to the user.

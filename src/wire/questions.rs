@@ -2,6 +2,13 @@
 
 use std::{sync::Arc, time::Duration};
 
+use engine::{
+    notification::Category,
+    sink::{
+        Question, clean_line,
+        question::{ASKED_FOR_DEFAULT, Awaited, CHOICE_CHARS_MAX, CHOICES},
+    },
+};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -10,13 +17,6 @@ use crate::wire::{
     notify::{NoticeBody, NotifyRequest},
     request::{self, Text},
     watches::read_expires,
-};
-use engine::{
-    notification::Category,
-    sink::{
-        Question, clean_line,
-        question::{ASKED_FOR_DEFAULT, Awaited, CHOICE_CHARS_MAX, CHOICES},
-    },
 };
 
 /// The letter of a question's id, and how many hexadecimal digits follow.

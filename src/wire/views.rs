@@ -6,12 +6,12 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
+use engine::io::Pending;
 use journal::time::short_duration;
 use serde::{Deserialize, Serialize};
 use toon::tokens;
 
 use crate::wire::{error::ErrorBody, harness::HarnessView, history::ProjectionView};
-use engine::io::Pending;
 
 /// The status of the daemon.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]

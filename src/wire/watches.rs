@@ -2,6 +2,10 @@
 
 use std::{sync::Arc, time::Duration};
 
+use engine::{
+    event::{SessionId, strip_text},
+    watch::{CONDITIONS_MAX, EXPIRES_MAX, NOTE_CHARS_MAX, Needs, ReminderKind, Watch},
+};
 use journal::time::parse_duration;
 use serde::{Deserialize, Serialize};
 
@@ -9,10 +13,6 @@ use crate::wire::{
     FieldError,
     names::{read_name, read_workspace},
     request::{self, Text},
-};
-use engine::{
-    event::{SessionId, strip_text},
-    watch::{CONDITIONS_MAX, EXPIRES_MAX, NOTE_CHARS_MAX, Needs, ReminderKind, Watch},
 };
 
 /// A watch request. docs/watches.md defines its conditions.

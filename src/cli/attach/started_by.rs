@@ -6,6 +6,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use hook::{client::percent_encode, harness::header};
+
 use crate::{
     cli::client_program,
     harness::{
@@ -15,8 +17,6 @@ use crate::{
     },
     regular_file,
 };
-use hook::client::percent_encode;
-use hook::harness::header;
 
 /// A running client.
 pub(super) struct StartedBy {

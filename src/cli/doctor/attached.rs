@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use engine::words::counted;
+use hook::client::Client;
 use serde::de::DeserializeOwned;
 
 use super::Check;
@@ -12,8 +14,6 @@ use crate::{
         views::{SessionList, SessionView},
     },
 };
-use engine::words::counted;
-use hook::client::Client;
 
 /// The checks, for a daemon that answers.
 pub(super) fn checks(client: &Client) -> Vec<Check> {

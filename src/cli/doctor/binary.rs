@@ -8,9 +8,10 @@ use std::{
     time::Duration,
 };
 
+use hook::client::hook_deadline;
+
 use super::Check;
 use crate::{cli::run::timed, harness::kind::Kind};
-use hook::client::hook_deadline;
 
 const HOOK_TIME: &str = "hook time";
 /// Most bytes read of the program's file, which starts with its headers.

@@ -5,6 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use hook::client::{HOOK_PROGRAM, PROGRAM};
 use serde_json::Value;
 
 use super::Check;
@@ -28,7 +29,6 @@ use crate::{
         table::KINDS,
     },
 };
-use hook::client::{HOOK_PROGRAM, PROGRAM};
 
 const HOOKS: &str = "hooks";
 

@@ -10,6 +10,7 @@ use std::{
     process::Stdio,
 };
 
+use hook::client::Client;
 use serde_json::json;
 use uuid::Uuid;
 
@@ -22,7 +23,6 @@ use crate::{
     },
     wire::sources::{DOCTOR_AGENT as AGENT, DOCTOR_SESSION as SESSION},
 };
-use hook::client::Client;
 
 pub(super) const NAME: &str = "round trip";
 /// The event type: of a core subscriber, which cannot be disabled.

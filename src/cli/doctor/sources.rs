@@ -3,6 +3,8 @@
 
 use std::path::Path;
 
+use hook::client::HOOK_TIMEOUT_VARIABLE;
+
 use super::{Check, round_trip};
 use crate::{
     causes::with_causes,
@@ -11,7 +13,6 @@ use crate::{
     harness::kind::Kind,
     wire::sources::{LooksView, SlowView, SourceView, SourcesView},
 };
-use hook::client::HOOK_TIMEOUT_VARIABLE;
 
 const NAME: &str = "sources";
 /// Name of the check that changes a file.

@@ -1,5 +1,7 @@
 //! The user's decisions about one notification.
 
+use hook::client::percent_encode;
+
 use crate::{
     cli::{
         CliError, Context, ids,
@@ -7,7 +9,6 @@ use crate::{
     },
     wire::error::ErrorView,
 };
-use hook::client::percent_encode;
 
 /// The notification that a decision is about.
 #[derive(Debug, clap::Args)]

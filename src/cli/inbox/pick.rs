@@ -6,13 +6,15 @@ use super::{
     decision::{Which, discuss, dismiss},
     questions::asked,
 };
-use crate::cli::{
-    CliError, Context,
-    ids::{self, Names, ShortIds},
-    parse,
-    terminal::one_line,
+use crate::{
+    cli::{
+        CliError, Context,
+        ids::{self, Names, ShortIds},
+        parse,
+        terminal::one_line,
+    },
+    wire::{inbox::InboxList, views::WaitingView},
 };
-use crate::wire::{inbox::InboxList, views::WaitingView};
 
 /// An action for a notification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

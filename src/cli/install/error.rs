@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
+use hook::{client::PROGRAM, paths::PathsError};
+
 use super::{plan::FileError, settings::SettingsError};
 use crate::harness::program::Version;
-use hook::client::PROGRAM;
-use hook::paths::PathsError;
 
 /// Why an installation or removal failed.
 #[derive(Debug, thiserror::Error)]

@@ -7,6 +7,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Command;
+use hook::client::PROGRAM;
 
 use super::{
     InstallError, Outcome,
@@ -21,7 +22,6 @@ use crate::{
     cli::{client_program, of_harness::ForHarness},
     harness::{installation::Plugin, kind::Kind},
 };
-use hook::client::PROGRAM;
 
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Args {

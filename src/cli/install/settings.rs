@@ -6,6 +6,7 @@
 
 use std::path::Path;
 
+use hook::client::{HOOK_PROGRAM, PROGRAM};
 use jsonc_parser::{
     ParseOptions,
     cst::{CstArray, CstInputValue, CstNode, CstObject, CstRootNode},
@@ -14,7 +15,6 @@ use jsonc_parser::{
 use serde_json::Value;
 
 use crate::harness::kind::Kind;
-use hook::client::{HOOK_PROGRAM, PROGRAM};
 
 /// The command of this program that a hook runs.
 pub(super) const HOOK: &str = "hook";

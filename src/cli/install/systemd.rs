@@ -6,9 +6,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use hook::paths::{Paths, PathsError};
+
 use super::{InstallError, Outcome, plan::read};
 use crate::cli::client_program;
-use hook::paths::{Paths, PathsError};
 
 const SOCKET: &str = include_str!("../../../share/systemd/aside.socket");
 const SERVICE: &str = include_str!("../../../share/systemd/aside.service");

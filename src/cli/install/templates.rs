@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use hook::{START, client::PROGRAM};
 use serde_json::{Map, Value, json};
 
 use super::settings::{HOOK, quoted};
@@ -12,7 +13,6 @@ use crate::{
     },
     version::FULL_VERSION,
 };
-use hook::{START, client::PROGRAM};
 
 /// Key of the MCP servers that a client starts, by name.
 pub(crate) const SERVERS: &str = "mcpServers";

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
+use hook::client::Client;
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::super::{Context, terminal::one_line};
 use crate::wire::matching::{MatchView, TakerView};
-use hook::client::Client;
 
 /// Time limit of the request; the event is published in any case.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);

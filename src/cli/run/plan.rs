@@ -9,6 +9,8 @@ use std::{
     time::Duration,
 };
 
+use engine::words::Words;
+
 use super::limited::{READ_WAIT_MAX, within};
 use crate::{
     cli::matchers,
@@ -18,7 +20,6 @@ use crate::{
         matcher::{Matcher, Matchers},
     },
 };
-use engine::words::Words;
 
 /// Switches all matchers off.
 const NONE: &str = "none";

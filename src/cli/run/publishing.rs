@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use hook::client::{Client, ClientError};
 use serde_json::Value;
 
 use super::task::{Task, TaskScope};
@@ -16,7 +17,6 @@ use crate::{
         publish::{Results, SCOPE_HEADER, SCOPE_OF_CALLER},
     },
 };
-use hook::client::{Client, ClientError};
 
 /// Time limit of a publish, which waits for the disk; a command that has ended should not keep its
 /// caller longer. After one in vain a run tries no other for some seconds.

@@ -1,10 +1,11 @@
 //! Describes the ledger's lines about an event or a notification in sentences.
 
-use crate::{cli::ids::Names, wire::history::LedgerLine};
 use engine::ledger::{
     self, ConfirmedBy, EntryKind, FilteredBy, NotSent, Reason, ReasonText, Redelivered, Sentence, Suppressed,
     ThrottledBy,
 };
+
+use crate::{cli::ids::Names, wire::history::LedgerLine};
 
 /// The user's next step after `history`, in one line; `None` if it is empty.
 pub(super) fn next(history: &[LedgerLine]) -> Option<String> {

@@ -1,10 +1,10 @@
 //! Every outcome that a sender documents is one of three: it failed, it ends a failure, or neither.
 
+use engine::pipeline::rule::ResolveRule;
 use serde_json::{Value, json};
 
 use super::*;
 use crate::webhook::said;
-use engine::pipeline::rule::ResolveRule;
 
 /// The class of an outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -10,6 +10,11 @@ use serde_json::json;
 use tokio::task::{JoinHandle, yield_now};
 
 use super::*;
+use engine::{
+    event::{Payload, Provenance, Severity},
+    exchange::{Exchange, Harness},
+    notification::InjectionPoint,
+};
 use journal::{JournalSettings, memory::MemoryFiles};
 
 use crate::{
@@ -23,11 +28,6 @@ use crate::{
     projection::{FILE_NAME, Projection},
     records,
     server::EngineHandle,
-};
-use engine::{
-    event::{Payload, Provenance, Severity},
-    exchange::{Exchange, Harness},
-    notification::InjectionPoint,
 };
 
 /// Milliseconds of the wall clock and of the monotonic one.

@@ -11,10 +11,10 @@ use super::{
     feed::TRANSACTION_NOTES_MAX,
     file,
 };
+use engine::event::Seq;
 use journal::{Journal, ReadError, Reader};
 
 use crate::projection::{Notes, ProjectionError, Writer};
-use engine::event::Seq;
 
 /// Most records folded between two checks for commands, and two commits.
 const FOLD_RECORDS_MAX: u64 = 65_536;

@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
+use engine::event::Seq;
 use journal::{Journal, ReadError};
 
 use crate::projection::{ProjectionError, Writer};
-use engine::event::Seq;
 
 /// Opens the file at `path`; deletes a broken one or one of another version first.
 ///

@@ -20,6 +20,13 @@ use super::{
     feed::KEPT_NOTES_MAX,
     *,
 };
+use engine::{
+    RequestId,
+    event::{EventRef, SessionId, Severity},
+    exchange::{Exchange, Harness, InjectionId},
+    notification::InjectionPoint,
+    session::Readable,
+};
 use journal::{
     AppendBatch, Journal, JournalSettings, Level, Reader, RecordKind, memory::MemoryFiles, time::Timestamp,
 };
@@ -33,13 +40,6 @@ use crate::{
         notifications::NotificationFilter,
     },
     records,
-};
-use engine::{
-    RequestId,
-    event::{EventRef, SessionId, Severity},
-    exchange::{Exchange, Harness, InjectionId},
-    notification::InjectionPoint,
-    session::Readable,
 };
 
 const SUBSCRIBERS: [(&str, &str); 3] = [

@@ -3,6 +3,7 @@
 use std::fs;
 
 use super::*;
+use engine::event::Seq;
 use journal::{JournalSettings, memory::MemoryFiles};
 
 use crate::{
@@ -10,7 +11,6 @@ use crate::{
     daemon::{clock::clock_fn, fold::Fold},
     records::{self, RecordInput},
 };
-use engine::event::Seq;
 
 const SUBSCRIBER: &str = "[subscriber]\nid = \"own\"\n[events]\ntypes = [\"ci.check.failed\"]\n";
 

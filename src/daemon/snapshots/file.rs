@@ -6,10 +6,10 @@
 //! preceding header (4). A key is 16 bytes and the record of its event 8, oldest first. `Fold`
 //! defines the state. Nothing in a file is used before its checksum is verified.
 
+use engine::{event::Seq, snapshot::Damaged};
 use journal::{IdempotencyKey, OpenError, Record, time::Timestamp};
 
 use crate::records::LOST;
-use engine::{event::Seq, snapshot::Damaged};
 
 /// The version of the format, and of the state in it. Raise it when a change would make an earlier
 /// program misread either. A change of the state's fields does not change the format.

@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
-use serde::Deserialize;
-use serde_json::{Value, value::RawValue};
-
-use super::{servers, stdin::ToolCall};
 use engine::call::{
     Call, Touch, TouchKind,
     command::{absolute, shown},
     push::pushes,
     written::{Edit, Written},
 };
+use serde::Deserialize;
+use serde_json::{Value, value::RawValue};
+
+use super::{servers, stdin::ToolCall};
 
 /// The text before the list of files that a command changed, in its result.
 ///

@@ -1,7 +1,8 @@
 //! The capabilities of Claude Code.
 
-use crate::harness::caps::Caps;
 use engine::exchange::{Conversations, Format};
+
+use crate::harness::caps::Caps;
 
 /// Capabilities of Claude Code.
 ///

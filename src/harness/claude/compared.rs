@@ -1,11 +1,11 @@
 //! The comparable parts of a tool call for its event: digests of its arguments and its result, and
 //! its subject.
 
+use engine::event::{cut_text, strip_text};
 use serde::Deserialize;
 use serde_json::{Value, json, value::RawValue};
 
 use crate::harness::digest;
-use engine::event::{cut_text, strip_text};
 
 /// Most characters of the subject.
 const SUBJECT_CHARS_MAX: usize = 100;

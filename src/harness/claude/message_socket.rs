@@ -7,6 +7,8 @@
 
 use std::path::PathBuf;
 
+use engine::event::SessionId;
+use hook::harness::header;
 use serde_json::{Value, json};
 
 use crate::harness::{
@@ -14,8 +16,6 @@ use crate::harness::{
     claude::caps::CAPS,
     message_socket::{Inbound, MessageSocket, MessageSockets},
 };
-use engine::event::SessionId;
-use hook::harness::header;
 
 pub(super) const SOCKETS: MessageSockets = MessageSockets {
     find,

@@ -2,10 +2,10 @@
 
 use std::borrow::Cow;
 
+use engine::exchange::{Answer, Directive, Injection, LINE_BEGIN, NOT_RUN};
 use serde::Serialize;
 
 use crate::harness::{HookCall, claude::caps::CAPS};
-use engine::exchange::{Answer, Directive, Injection, LINE_BEGIN, NOT_RUN};
 
 /// Prefix of the reason for denying a call. A user at a terminal sees only its first line.
 const CANCELLED: &str = "aside cancelled this call: ";

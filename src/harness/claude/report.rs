@@ -1,5 +1,9 @@
 //! Hooks that report something and carry no text, and hooks of subagents.
 
+use engine::{
+    event::{Event, Severity, clean_text},
+    notification::InjectionPoint,
+};
 use serde_json::{Value, json};
 
 use super::{
@@ -7,10 +11,6 @@ use super::{
     stdin::{Compaction, Notification, StopFailure},
 };
 use crate::harness::{HookError, Then, stdin::read};
-use engine::{
-    event::{Event, Severity, clean_text},
-    notification::InjectionPoint,
-};
 
 /// Kinds of notices to the user that mean that the agent waits for them.
 const WAITING: [&str; 3] = ["elicitation_dialog", "idle_prompt", "permission_prompt"];

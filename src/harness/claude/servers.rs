@@ -9,12 +9,11 @@ use std::{borrow::Cow, path::Path};
 use serde::Deserialize;
 
 use super::lines::lines_with;
-use journal::time::Timestamp;
-
 use engine::{
     call::ServerCall,
     transcript::{Connection, Connections, ServerSaid, ServerState},
 };
+use journal::time::Timestamp;
 
 /// The client's connection logs.
 pub(super) static CONNECTIONS: Connections = Connections {

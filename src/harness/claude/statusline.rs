@@ -1,9 +1,9 @@
 //! The client's input for its status line.
 
+use engine::{event::SessionId, transcript::Gauge};
 use serde::Deserialize;
 
 use crate::harness::{HookError, status_line::StatusLine, stdin::read};
-use engine::{event::SessionId, transcript::Gauge};
 
 /// The fields that are used.
 #[derive(Deserialize)]

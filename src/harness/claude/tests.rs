@@ -1,14 +1,14 @@
 //! Captured hooks of Claude Code, and the expected outcome of each.
 
-use proptest::prelude::*;
-
-use super::*;
-use crate::records;
 use engine::{
     event::Seq,
     exchange::{Answer, Conversations, Directive, Injection, InjectionId, NOT_RUN, Role, Trigger},
     io::RequestId,
 };
+use proptest::prelude::*;
+
+use super::*;
+use crate::records;
 
 const NOW: Timestamp = Timestamp::from_millis(1_000);
 

@@ -2,13 +2,13 @@
 
 use std::borrow::Cow;
 
-use serde::Deserialize;
-
-use super::{lines::lines_with, servers};
 use engine::{
     call::TouchKind,
     transcript::{Context, Reader, Usage},
 };
+use serde::Deserialize;
+
+use super::{lines::lines_with, servers};
 
 /// Its reader.
 pub(super) static READER: Reader = Reader {

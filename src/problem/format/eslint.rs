@@ -1,11 +1,11 @@
 //! `eslint -f json`. Source: <https://eslint.org/docs/latest/use/formatters/>.
 
+use engine::raw_json::{each_item, json};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::document::{field, item};
 use crate::problem::{Level, Problem};
-use engine::raw_json::{each_item, json};
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]

@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use engine::hash::hash_parts;
 use serde::Deserialize;
 
 use super::go_output::{Finding, Mark, Output};
 use crate::problem::{Level, Problem, trace};
-use engine::hash::hash_parts;
 
 /// Most running tests with kept output; of further ones only the name is reported. Also most
 /// packages and builds that are remembered.

@@ -4,6 +4,7 @@
 mod places;
 mod rules;
 
+use engine::raw_json::{each_item, json};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -13,7 +14,6 @@ use self::{
 };
 use super::document::{PROBLEMS_MAX, field, item};
 use crate::problem::{Level, Problem};
-use engine::raw_json::{each_item, json};
 
 #[derive(Deserialize)]
 struct Log<'a> {

@@ -2,11 +2,11 @@
 
 use std::sync::LazyLock;
 
+use engine::nearest::nearest;
 use serde::Deserialize;
 
 use super::{Background, Groups, Heading, Matcher, Pattern, regexp::Regexp};
 use crate::problem::Level;
-use engine::nearest::nearest;
 
 /// Largest file of matchers, in bytes.
 pub const FILE_BYTES_MAX: usize = 256 * 1024;

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use engine::session::Readable;
+
 use super::*;
 use crate::projection::{events::EventFilter, notifications::NotificationFilter};
-use engine::session::Readable;
 
 /// Events and notifications of `a`, its ended subagents `a/x` and `a/x/y`, of `b`, and of none; the
 /// newest is of `b`. `n3` is of none and went to `a` and `b`; `n4` of `b` was copied to `a`.

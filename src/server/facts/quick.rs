@@ -2,8 +2,9 @@
 
 use std::{cell::Cell, path::Path, sync::Arc};
 
-use super::{Machine, loopback};
 use engine::probe::{Entry, Facts, Fingerprint, Space, facts::ContentHash};
+
+use super::{Machine, loopback};
 
 /// Most bytes that one look reads; hashing these takes less than a millisecond.
 const READ_BYTES_MAX: u64 = 256 * 1024;

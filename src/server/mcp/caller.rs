@@ -4,6 +4,8 @@
 use std::sync::Arc;
 
 use axum::http::HeaderMap;
+use engine::event::SessionId;
+use hook::harness::header;
 
 use crate::{
     harness::header_text,
@@ -17,8 +19,6 @@ use crate::{
     },
     wire::{FieldError, views::SessionView},
 };
-use engine::event::SessionId;
-use hook::harness::header;
 
 /// Key of Codex's conversation id in a call's `_meta`.
 pub(super) const THREAD: &str = "threadId";

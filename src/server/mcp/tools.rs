@@ -7,6 +7,14 @@ use rmcp::model::Tool;
 use serde::de::IgnoredAny;
 
 use super::caller::Called;
+use engine::{
+    event::{EventRef, SessionId, strip_text},
+    exchange::{Exchange, Trigger},
+    nearest::nearest,
+    notification::InjectionPoint,
+    sink::question::Awaited,
+    watch::Watch,
+};
 use journal::time::{Timestamp, short_duration};
 
 use crate::{
@@ -23,14 +31,6 @@ use crate::{
         questions::{Asked, QuestionRequest},
         watches::WatchRequest,
     },
-};
-use engine::{
-    event::{EventRef, SessionId, strip_text},
-    exchange::{Exchange, Trigger},
-    nearest::nearest,
-    notification::InjectionPoint,
-    sink::question::Awaited,
-    watch::Watch,
 };
 
 const DEFINITIONS: &str = include_str!("tools.json");

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
+use engine::ledger::{Reason, ReasonText};
 use journal::{
     meter::{BOUNDS_US, Histogram, Meters},
     time::Timestamp,
@@ -14,7 +15,6 @@ use crate::wire::{
         SubscriberCounts,
     },
 };
-use engine::ledger::{Reason, ReasonText};
 
 /// Most subscribers with their own series; the others are summed. Users write subscriber files, so
 /// a larger number indicates a bug, and a bug must not raise the cardinality in a metrics database.

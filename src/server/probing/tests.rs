@@ -12,6 +12,11 @@ use rustix::event::{Timespec, poll};
 use serde_json::json;
 
 use super::*;
+use engine::{
+    call::{Touch, TouchKind},
+    event::Severity,
+    probe::{Entry, Fingerprint, Memory, Space, facts::ContentHash},
+};
 use journal::time::Timestamp;
 
 use crate::{
@@ -20,11 +25,6 @@ use crate::{
         Registry,
         tests::{Daemon, daemon_with},
     },
-};
-use engine::{
-    call::{Touch, TouchKind},
-    event::Severity,
-    probe::{Entry, Fingerprint, Memory, Space, facts::ContentHash},
 };
 
 /// What delays each access to a file.

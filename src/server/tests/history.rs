@@ -1,18 +1,18 @@
 //! History tests: pages, filters, and the progress in answers.
 
 use super::*;
-use journal::record::{Record, RecordKind};
-
-use crate::{
-    config::producers::PRODUCERS,
-    projection::{Notes, Writer},
-};
 use engine::{
     Output, SessionChange,
     event::EventRef,
     exchange::Harness,
     ledger::{ConfirmedBy, Reason},
     notification::{Activation, InjectionPoint, Interrupt, Nature, Tokens},
+};
+use journal::record::{Record, RecordKind};
+
+use crate::{
+    config::producers::PRODUCERS,
+    projection::{Notes, Writer},
 };
 
 /// Three events: the first two became a notification delivered to a session, the third was

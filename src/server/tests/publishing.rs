@@ -1,7 +1,8 @@
 //! Publishing tests: every kind of body, and a verdict for each event.
 
-use super::*;
 use engine::event::codec::{self, IdOrigin};
+
+use super::*;
 
 #[tokio::test]
 async fn one_event_is_published_once_and_its_repeat_is_answered_with_the_first_position() {

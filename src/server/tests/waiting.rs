@@ -1,8 +1,9 @@
 //! Tests of exchanges, hooks, long polls and streams: requests that wait for the event loop or the
 //! journal.
 
-use super::*;
 use engine::transcript::Gauge;
+
+use super::*;
 
 #[tokio::test]
 async fn an_exchange_journals_what_it_observed_before_itself_and_shows_the_answer() {

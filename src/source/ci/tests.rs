@@ -4,15 +4,15 @@ use serde_json::{Value, json};
 use tokio::sync::Notify;
 
 use super::*;
+use engine::{
+    ci::{Follows, Wanted},
+    event::{Seq, SessionId, Trust, codec},
+};
 use journal::{Clock, Journal, JournalSettings, memory::MemoryFiles, time::Timestamp};
 
 use crate::{
     publisher::{Publisher, Records},
     source::{keep_running, pause},
-};
-use engine::{
-    ci::{Follows, Wanted},
-    event::{Seq, SessionId, Trust, codec},
 };
 
 const COMMIT: &str = "1111111111111111111111111111111111111111";

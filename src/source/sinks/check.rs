@@ -2,14 +2,14 @@
 
 use std::{fs, os::unix::fs::PermissionsExt, path::Path, time::Duration};
 
-use tokio::{net::TcpStream, time::timeout};
-
-use super::{command, outcome::read_secret};
-use crate::program::{Program, Programs};
 use engine::{
     notification::Sink,
     sink::{Settings, Url},
 };
+use tokio::{net::TcpStream, time::timeout};
+
+use super::{command, outcome::read_secret};
+use crate::program::{Program, Programs};
 
 /// The time limit of a connection to a server.
 const CONNECT_MAX: Duration = Duration::from_secs(2);

@@ -8,6 +8,7 @@ use std::{
     sync::Arc,
 };
 
+use engine::sink::{Answered, Apprise, Notice, Parts, Progress, Shown, Target};
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWriteExt},
     process::Command,
@@ -15,7 +16,6 @@ use tokio::{
 
 use super::outcome::{failed, never, word_of};
 use crate::program::{Program, Programs};
-use engine::sink::{Answered, Apprise, Notice, Parts, Progress, Shown, Target};
 
 /// The variable with the address of the session bus, and the variable with the folder of its
 /// default socket.

@@ -2,6 +2,10 @@
 
 use std::{future::poll_fn, pin::Pin};
 
+use engine::{
+    notification::Level,
+    sink::{Answered, Notice, Parts, Progress, Shown, Url},
+};
 use hyper::{
     Request,
     body::{Body, Incoming},
@@ -14,10 +18,6 @@ use serde_json::Value;
 use tokio::net::TcpStream;
 
 use super::outcome::{ANSWER_BYTES_MAX, Response, failed, read_secret, word_of};
-use engine::{
-    notification::Level,
-    sink::{Answered, Notice, Parts, Progress, Shown, Url},
-};
 
 /// The priority without a sound: a percentage changes often.
 const SILENT: u8 = 2;

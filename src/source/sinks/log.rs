@@ -7,11 +7,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use engine::sink::Answered;
 use rustix::fs::OFlags;
 use tokio::task::spawn_blocking;
 
 use super::outcome::failed;
-use engine::sink::Answered;
 
 /// The suffix of the older file.
 const BEFORE: &str = ".1";

@@ -2,10 +2,10 @@
 
 use std::{path::PathBuf, time::Duration};
 
+use engine::{notification::Level, sink::Answered};
 use tokio::task::spawn_blocking;
 
 use crate::source::secret;
-use engine::{notification::Level, sink::Answered};
 
 /// The time limit of an attempt.
 pub(super) const TRY_MAX: Duration = Duration::from_secs(10);

@@ -9,14 +9,14 @@ use std::{
     thread::{self, JoinHandle},
 };
 
-use serde_json::{Value, json};
-
-use super::{json::fields, *};
 use engine::{
     event::SessionId,
     notification::{Category, Level},
     sink::{NotSent, Notice, Progress, Url},
 };
+use serde_json::{Value, json};
+
+use super::{json::fields, *};
 
 fn notice() -> Notice {
     Notice {

@@ -10,10 +10,10 @@ use super::{
     json::fields,
     outcome::{failed, never, read_secret},
 };
+use engine::sink::{Answered, NOTICE, Notice, Url};
 use journal::time::Timestamp;
 
 use crate::webhook::signature::{standard_key, standard_signature};
-use engine::sink::{Answered, NOTICE, Notice, Url};
 
 /// The status of a receiver that wants no further webhooks.
 const GONE: u16 = 410;

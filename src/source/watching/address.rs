@@ -3,6 +3,7 @@
 
 use std::{io, pin::pin, time::Duration};
 
+use engine::watch::hosts::addresses;
 use hyper::{Request, client::conn::http1::handshake, header};
 use hyper_util::rt::TokioIo;
 use tokio::{
@@ -11,7 +12,6 @@ use tokio::{
 };
 
 use super::looked::LookError;
-use engine::watch::hosts::addresses;
 
 /// Time limit of a connection.
 const CONNECT_MAX: Duration = Duration::from_secs(2);

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use engine::watch::condition::{Condition, host_of};
+
 use super::{
     address::{self, Wanted},
     looked::{Look, LookError},
@@ -11,7 +13,6 @@ use crate::{
     harness::process::Process,
     source::{folders::Folders, pause, process},
 };
-use engine::watch::condition::{Condition, host_of};
 
 /// Checks a condition once, before its watch is set, and fills in the state that it needs after a
 /// restart.

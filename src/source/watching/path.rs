@@ -4,6 +4,11 @@ use std::{
     fs, io, io::Read, ops::ControlFlow, os::unix::fs::MetadataExt, path::Path, sync::Arc, time::Duration,
 };
 
+use engine::{
+    event::{cut_text, mask_secrets, strip_text, terminal_line},
+    hash::first_64_bits,
+    watch::Condition,
+};
 use regex::Regex;
 use sha2::{Digest, Sha256};
 use tokio::sync::Notify;
@@ -14,11 +19,6 @@ use crate::source::{
     look::{LOOK_EVERY, LOOK_MAX, metadata, on_thread, open_file, watch_around},
     pause,
     tail::Tail,
-};
-use engine::{
-    event::{cut_text, mask_secrets, strip_text, terminal_line},
-    hash::first_64_bits,
-    watch::Condition,
 };
 
 /// Events within this time need only one look.

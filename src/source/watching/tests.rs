@@ -17,9 +17,8 @@ use super::{
     looked::Look,
     *,
 };
-use journal::time::Timestamp;
-
 use engine::watch::condition::{Terms, parse};
+use journal::time::Timestamp;
 
 /// Longest wait for a condition that becomes true at once.
 const SOON: Duration = Duration::from_secs(20);

@@ -5,15 +5,15 @@
 
 use std::{fmt::Write, sync::Arc};
 
-use serde::Deserialize;
-use serde_json::{Map, Value};
-
-use crate::wire::{FieldError, event::ParsedEvent, excerpt, hint};
 use engine::{
     exchange::{Answer, CarrierEffect, Exchange, Remark},
     nearest::nearest,
     notification::InjectionPoint,
 };
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use crate::wire::{FieldError, event::ParsedEvent, excerpt, hint};
 
 /// Most remarks in one notice; the others are counted.
 const REMARKS_MAX: usize = 3;

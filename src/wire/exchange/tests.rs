@@ -1,11 +1,12 @@
 //! Round trips of valid input, and errors of invalid input.
 
-use super::*;
 use engine::{
     event::Severity,
     exchange::{Injection, Role},
     notification::{NotificationId, Priority, SubscriberId},
 };
+
+use super::*;
 
 fn parse_text(text: &str) -> Result<(Exchange, Vec<String>), FieldError> {
     let (session, now) = (SessionId::new("s1"), Timestamp::from_millis(1_000));

@@ -17,6 +17,12 @@ use std::{
 /// An empty folder, removed on drop.
 pub struct Scratch(PathBuf);
 
+impl Default for Scratch {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Scratch {
     /// Makes one.
     pub fn new() -> Self {
