@@ -59,38 +59,28 @@ const EVENT_GRAMMAR: Grammar =
     Grammar { variables: &EVENT_VARIABLES, unknown: lint::unknown_event_variable, ..GRAMMAR };
 const SENTENCE_GRAMMAR: Grammar = Grammar { filters: &[], functions: &[], ..EVENT_GRAMMAR };
 
-static ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(|| {
-    let mut environment = sandbox::environment(UndefinedBehavior::SemiStrict, FUEL);
-    environment.set_formatter(print);
-    filters::add_to(&mut environment);
-    word::add_to(&mut environment);
-    environment
-});
-static EVENT_ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(|| {
-    let mut environment = sandbox::environment(UndefinedBehavior::Chainable, FUEL);
-    environment.set_formatter(print_what_is_there);
-    filters::add_to(&mut environment);
-    word::add_to(&mut environment);
-    environment
-});
+type Print = fn(&mut Output<'_>, &mut State<'_, '_>, &Printed) -> Result<(), Error>;
 
+static ENVIRONMENT: LazyLock<Environment<'static>> =
+    LazyLock::new(|| environment(UndefinedBehavior::SemiStrict, print));
+static EVENT_ENVIRONMENT: LazyLock<Environment<'static>> =
+    LazyLock::new(|| environment(UndefinedBehavior::Chainable, print_what_is_there));
 /// For plain text.
-static SENTENCE_ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(|| {
-    let mut environment = sandbox::environment(UndefinedBehavior::Chainable, FUEL);
-    environment.set_formatter(print_words);
-    filters::add_to(&mut environment);
-    environment
-});
-
+static SENTENCE_ENVIRONMENT: LazyLock<Environment<'static>> =
+    LazyLock::new(|| environment(UndefinedBehavior::Chainable, print_words));
 /// For templates with the filter `optional`: an absent value is nothing in every operation, and
 /// printing one without the filter is a failure.
-static OPTIONAL_ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(|| {
-    let mut environment = sandbox::environment(UndefinedBehavior::Chainable, FUEL);
+static OPTIONAL_ENVIRONMENT: LazyLock<Environment<'static>> =
+    LazyLock::new(|| environment(UndefinedBehavior::Chainable, print));
+
+/// The filters and functions are those of every view; its grammar refuses what it may not use.
+fn environment(absent: UndefinedBehavior, print: Print) -> Environment<'static> {
+    let mut environment = sandbox::environment(absent, FUEL);
     environment.set_formatter(print);
     filters::add_to(&mut environment);
     word::add_to(&mut environment);
     environment
-});
+}
 
 /// The variables of a template, and the effect of printing an absent value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
