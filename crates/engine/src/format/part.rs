@@ -146,11 +146,12 @@ impl<'a> Part<'a> {
     }
 
     /// The keys of a flat content and its values, as they are written; `None` if one is not a
-    /// scalar, or there are none. Nothing is decoded: a scalar is written in a row as in a field.
+    /// scalar. Nothing is decoded: a scalar is written in a row as in a field.
     pub(super) fn scalars(&self) -> Option<Vec<(&'a str, &'a str)>> {
-        let Content::Flat(text) = self.content else { return None };
-        let fields = || toon::lines(text).map(scalar_field).collect::<Option<Vec<_>>>();
-        fields().filter(|fields| !self.is_nested && !fields.is_empty())
+        match self.content {
+            Content::Flat(text) if !self.is_nested => toon::lines(text).map(scalar_field).collect(),
+            Content::Flat(_) | Content::Read { .. } => None,
+        }
     }
 
     /// Whether its lines have the same meaning in any position.
