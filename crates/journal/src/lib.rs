@@ -9,6 +9,27 @@
 //! [`Level::Written`] survives the death of the process. A record can be read as soon as its append
 //! is answered. After a failed write or sync nothing more is appended, and reading continues. The
 //! journal does not depend on the engine, the protocol, or its readers.
+//!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use aside_journal::{
+//!     AppendBatch, Journal, JournalSettings, Level, Seq, memory::MemoryFiles, record::RecordKind,
+//!     time::Timestamp,
+//! };
+//!
+//! let clock = Arc::new(|| Timestamp::from_millis(1_700_000_000_000));
+//! let opened = Journal::open(Arc::new(MemoryFiles::new()), JournalSettings::default(), clock, &|_| None)
+//!     .expect("opened");
+//! let mut batch = AppendBatch::new();
+//! batch.push(RecordKind(1), b"it happened", None).expect("small");
+//! opened.journal.append_blocking(batch, Level::Synced).expect("appended");
+//!
+//! let mut reader = opened.journal.read_from(Seq(1));
+//! let records = reader.next_batch(10).expect("read");
+//! assert_eq!(records.iter().next().map(|record| record.body), Some(&b"it happened"[..]));
+//! opened.journal.close_blocking().expect("closed");
+//! ```
 
 pub mod background;
 mod blocking;
