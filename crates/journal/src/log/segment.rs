@@ -30,7 +30,11 @@ type Place = (Seq, u64);
 #[derive(Debug)]
 enum Index {
     /// By places that were noted when the records were written or read, in order.
-    Noted(Mutex<Vec<Place>>),
+    Noted {
+        places: Mutex<Vec<Place>>,
+        /// The offset from which the next place is noted, so that most records take no lock.
+        next: AtomicU64,
+    },
     /// By bisection, because only the end of the file was read.
     Searched,
     /// By the index of the sealed file.
@@ -60,7 +64,10 @@ impl Segment {
         Self {
             first,
             file,
-            index: Index::Noted(Mutex::default()),
+            index: Index::Noted {
+                places: Mutex::default(),
+                next: AtomicU64::new(HEADER_BYTES + INDEX_BYTES),
+            },
             end: AtomicU64::new(HEADER_BYTES),
             time: AtomicU64::new(0),
             is_named: AtomicBool::new(false),
@@ -91,7 +98,7 @@ impl Segment {
     pub(crate) fn seal(&self) -> Option<&Seal> {
         match &self.index {
             Index::Sealed(sealed) => Some(&sealed.seal),
-            Index::Noted(_) | Index::Searched => None,
+            Index::Noted { .. } | Index::Searched => None,
         }
     }
 
@@ -104,7 +111,7 @@ impl Segment {
     pub(crate) fn stored_bytes(&self) -> io::Result<u64> {
         match &self.index {
             Index::Sealed(sealed) => sealed.stored_bytes(),
-            Index::Noted(_) | Index::Searched => self.file.size(),
+            Index::Noted { .. } | Index::Searched => self.file.size(),
         }
     }
 
@@ -158,11 +165,11 @@ impl Segment {
 
     /// Indexes that `seq` begins at `offset`, if the last entry is far enough away.
     pub(crate) fn note_place(&self, seq: Seq, offset: u64) {
-        let Index::Noted(places) = &self.index else { return };
-        let mut places = places.lock().unwrap_or_else(PoisonError::into_inner);
-        let last = places.last().map_or(HEADER_BYTES, |(_, offset)| *offset);
-        if offset >= last + INDEX_BYTES {
-            places.push((seq, offset));
+        let Index::Noted { places, next } = &self.index else { return };
+        // Only the thread that writes or recovers the segment notes places.
+        if offset >= next.load(Ordering::Relaxed) {
+            next.store(offset + INDEX_BYTES, Ordering::Relaxed);
+            places.lock().unwrap_or_else(PoisonError::into_inner).push((seq, offset));
         }
     }
 
@@ -174,7 +181,7 @@ impl Segment {
         match &self.index {
             Index::Sealed(sealed) => sealed.place_before(seq),
             Index::Searched => self.search(seq),
-            Index::Noted(places) => {
+            Index::Noted { places, .. } => {
                 let places = places.lock().unwrap_or_else(PoisonError::into_inner);
                 let (before, _) = around(&places, seq);
                 Ok(before.last().copied().unwrap_or((self.first, HEADER_BYTES)))
@@ -190,7 +197,7 @@ impl Segment {
         match &self.index {
             Index::Sealed(sealed) => sealed.place_after(seq),
             Index::Searched => self.search_after(seq),
-            Index::Noted(places) => {
+            Index::Noted { places, .. } => {
                 let places = places.lock().unwrap_or_else(PoisonError::into_inner);
                 let (_, after) = around(&places, seq);
                 Ok(after.first().map(|(placed, _)| *placed))
