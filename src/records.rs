@@ -182,8 +182,7 @@ pub const fn kind_name(kind: u8) -> Option<&'static str> {
 /// The name by which the journal finds a record: its event's id, whatever the source; `None` if it
 /// has no event.
 pub fn name_of_record(kind: u8, body: &[u8]) -> Option<&[u8]> {
-    let id = (kind == EVENT).then(|| codec::id(body)).flatten()?;
-    Some(id.as_bytes())
+    (kind == EVENT).then(|| codec::id_bytes(body)).flatten()
 }
 
 /// Whether a record of this kind may be left out when it cannot be applied. Without one of rules,

@@ -47,10 +47,11 @@ pub fn id_origin(body: &[u8]) -> IdOrigin {
     }
 }
 
-/// Reads the event's id from a record body, without the rest; `None` if the body is damaged there.
-pub fn id(body: &[u8]) -> Option<&str> {
+/// The bytes of the event's id in a record body, without the rest; `None` if the body is damaged
+/// there.
+pub fn id_bytes(body: &[u8]) -> Option<&[u8]> {
     let mut fields = Fields { body, at: ID_AT };
-    fields.required().ok()
+    fields.bytes().ok().flatten()
 }
 
 /// Appends `event` to `body`.
@@ -131,14 +132,19 @@ impl<'a> Fields<'a> {
         self.take(N)?.try_into().map_err(|_| EventCodecError { at })
     }
 
-    fn optional(&mut self) -> Result<Option<&'a str>, EventCodecError> {
+    fn bytes(&mut self) -> Result<Option<&'a [u8]>, EventCodecError> {
         let length = u32::from_le_bytes(self.array()?);
         if length == ABSENT {
             return Ok(None);
         }
+        let length = usize::try_from(length).map_err(|_| EventCodecError { at: self.at })?;
+        self.take(length).map(Some)
+    }
+
+    fn optional(&mut self) -> Result<Option<&'a str>, EventCodecError> {
         let at = self.at;
-        let length = usize::try_from(length).map_err(|_| EventCodecError { at })?;
-        std::str::from_utf8(self.take(length)?).map(Some).map_err(|_| EventCodecError { at })
+        let text = self.bytes()?.map(std::str::from_utf8);
+        text.transpose().map_err(|_| EventCodecError { at })
     }
 
     fn required(&mut self) -> Result<&'a str, EventCodecError> {
@@ -181,7 +187,8 @@ mod tests {
             let mut body = Vec::new();
             encode(&example(), origin, &mut body);
             assert_eq!((id_origin(&body), decode(&body)), (origin, Ok(example())));
-            assert_eq!((id(&body), id(&body[..ID_AT + 2])), (Some(example().id), None));
+            let id = example().id.as_bytes();
+            assert_eq!((id_bytes(&body), id_bytes(&body[..ID_AT + 2])), (Some(id), None));
         }
     }
 

@@ -4,7 +4,7 @@
 //! ```text
 //! header: magic | first seq, last seq u64 | checksum of the last record u32
 //!         | key of the hashes, 16 bytes | entries, crc u32
-//! page:   (hash of a name u64 | offset u32) x 341, sorted | crc u32
+//! page:   (hash of a name u64 | offset u32) x 341, by hash | crc u32
 //! ```
 //!
 //! Numbers are little-endian; a checksum covers the bytes before it, and the last page is filled
@@ -126,7 +126,7 @@ pub(crate) fn write(
     key: NameKey,
     mut entries: Vec<Entry>,
 ) -> io::Result<()> {
-    entries.sort_unstable();
+    entries.sort_unstable_by_key(|(hash, _)| *hash);
     let count = u32::try_from(entries.len()).map_err(|_| io::ErrorKind::FileTooLarge)?;
     let mut bytes = Header { identity, key, entries: count }.to_bytes().to_vec();
     for page in entries.chunks(PAGE_ENTRIES) {
@@ -157,8 +157,8 @@ pub(crate) fn is_there(files: &dyn Files, identity: Identity) -> bool {
     read().is_ok_and(|header| header.identity == identity)
 }
 
-/// The positions of the records whose names have the hash of `name`, in the segment that begins
-/// with `first`.
+/// The positions of the records whose names have the hash of `name`, in order, in the segment that
+/// begins with `first`.
 ///
 /// Errors: the file is missing or damaged.
 pub(crate) fn find(files: &dyn Files, first: Seq, name: &[u8]) -> io::Result<Vec<Seq>> {
@@ -180,6 +180,8 @@ pub(crate) fn find(files: &dyn Files, first: Seq, name: &[u8]) -> io::Result<Vec
         found.push(Seq(first.0 + u64::from(offset)));
         from += 1;
     }
+    // Entries of one hash are in no order.
+    found.sort_unstable();
     Ok(found)
 }
 
