@@ -167,15 +167,16 @@ pub enum EventTypeError {
 /// Whether `text` is valid, in one pass, because it is called twice per event. `check_shape` then
 /// finds the reason.
 fn is_type(text: &str) -> bool {
-    let (mut segments, mut segment_bytes) = (1, 0);
+    let (mut dots, mut before, mut is_bad) = (0, DOT, false);
     for byte in text.bytes() {
-        match byte {
-            b'.' if segment_bytes > 0 => (segments, segment_bytes) = (segments + 1, 0),
-            byte if is_segment_byte(byte) => segment_bytes += 1,
-            _ => return false,
-        }
+        let class = class(byte);
+        // Two dots in a row, or one at the beginning, enclose an empty segment.
+        is_bad |= class & (before | OTHER) != 0;
+        dots += usize::from(class);
+        before = class;
     }
-    segment_bytes > 0 && text.len() <= TYPE_BYTES_MAX && (SEGMENTS_MIN..=SEGMENTS_MAX).contains(&segments)
+    let is_short = text.len() <= TYPE_BYTES_MAX;
+    is_short && !is_bad && before != DOT && (SEGMENTS_MIN..=SEGMENTS_MAX).contains(&(dots + 1))
 }
 
 fn check_shape(text: &str, is_bad: impl Fn(usize, &str) -> bool) -> Result<(), EventTypeError> {
@@ -195,20 +196,32 @@ fn check_shape(text: &str, is_bad: impl Fn(usize, &str) -> bool) -> Result<(), E
     Ok(())
 }
 
-/// The bytes allowed in a segment, as a table, because every byte of a type is checked twice.
+/// The class of a byte that a segment may have.
+const IN_SEGMENT: u8 = 0;
+const DOT: u8 = 1;
+/// The class of all other bytes.
+const OTHER: u8 = 2;
+
+/// The class of each byte, as a table, because every byte of a type is checked twice.
 #[expect(clippy::indexing_slicing, reason = "a byte is an index of 256, and a constant has no `get_mut`")]
-const SEGMENT_BYTES: [bool; 256] = {
-    let mut table = [false; 256];
+const CLASSES: [u8; 256] = {
+    let mut table = [OTHER; 256];
     let mut rest = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-".as_slice();
     while let [byte, after @ ..] = rest {
-        table[*byte as usize] = true;
+        table[*byte as usize] = IN_SEGMENT;
         rest = after;
     }
+    table[b'.' as usize] = DOT;
     table
 };
 
+#[expect(clippy::indexing_slicing, reason = "a byte is an index of 256")]
+fn class(byte: u8) -> u8 {
+    CLASSES[usize::from(byte)]
+}
+
 fn is_segment_byte(byte: u8) -> bool {
-    SEGMENT_BYTES.get(usize::from(byte)).copied().unwrap_or_default()
+    class(byte) == IN_SEGMENT
 }
 
 #[cfg(test)]
