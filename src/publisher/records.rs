@@ -37,6 +37,11 @@ impl Records {
         self.batch.is_empty()
     }
 
+    /// Makes room for bodies of `bytes` bytes together.
+    pub fn reserve(&mut self, bytes: usize) {
+        self.batch.reserve(bytes);
+    }
+
     /// Adds an event, under its idempotency key.
     ///
     /// Errors: it is too large; nothing was added.

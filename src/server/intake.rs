@@ -138,6 +138,11 @@ impl Intake {
         });
     }
 
+    /// Makes room for events of `bytes` bytes together.
+    pub(crate) fn reserve(&mut self, bytes: usize) {
+        self.records.reserve(bytes);
+    }
+
     /// Number of taken and refused events.
     pub(crate) fn len(&self) -> usize {
         self.drafts.len()

@@ -5,7 +5,7 @@ use std::{convert::Infallible, time::Duration};
 
 use axum::{
     Json,
-    body::{Body, BodyDataStream},
+    body::{Body, BodyDataStream, HttpBody},
     http::header,
     response::{IntoResponse, Response},
 };
@@ -248,6 +248,12 @@ impl Lines {
         let defaults = Defaults::api(self.app.now(), self.route.of_events(), &severities);
         let mut new_id = || self.ids.next_id();
         let pause = self.bytes + PAUSE_BYTES;
+        if self.intake.len() == 0 && self.room.is_some() {
+            // A record takes up about as much as its line. Growing step by step would copy it twice.
+            let to_come = self.body.size_hint().upper().and_then(|bytes| usize::try_from(bytes).ok());
+            let bytes = self.splitter.bytes_left().saturating_add(to_come.unwrap_or_default());
+            self.intake.reserve(bytes.min(BATCH_BYTES_MAX));
+        }
         while !is_full(&self.intake, self.bytes, &self.app) {
             let line = match self.splitter.next_line() {
                 Some(line) => line,

@@ -128,6 +128,11 @@ impl LineSplitter {
         self.buffer.extend_from_slice(chunk);
     }
 
+    /// How many received bytes were not taken yet.
+    pub fn bytes_left(&self) -> usize {
+        self.buffer.len() - self.at
+    }
+
     /// The next complete line.
     pub fn next_line(&mut self) -> Option<Line<'_>> {
         loop {

@@ -109,6 +109,11 @@ impl AppendBatch {
         Ok(batch)
     }
 
+    /// Makes room for bodies of `bytes` bytes together.
+    pub fn reserve(&mut self, bytes: usize) {
+        self.bodies.reserve(bytes);
+    }
+
     /// Adds a record; one with an idempotency key is written only if that key was not seen before.
     ///
     /// Errors: the body is larger than `BODY_BYTES_MAX`; the batch is unchanged.
