@@ -122,9 +122,10 @@ impl Writer {
         let (had_events, had_entries) = self.counts.map_or_else(|| count(&transaction), Ok).doing("read")?;
         let mut wrote = apply::Wrote::default();
         let mut unmatched = 0;
+        let mut inserts = apply::Inserts::new(&transaction).doing("written")?;
         for batch in batches {
             for note in batch.notes().iter().filter(|note| note.place.seq() > self.cursor) {
-                apply::note(&transaction, note, &mut wrote).doing("written")?;
+                apply::note(&mut inserts, note, &mut wrote).doing("written")?;
             }
             // A batch that begins before the cursor would count events again.
             if batch.from() >= cursor {
@@ -134,6 +135,7 @@ impl Writer {
                 (cursor, time) = (batch.upto(), batch.time());
             }
         }
+        drop(inserts);
         transaction
             .prepare_cached("UPDATE cursor SET seq = ?1, at = ?2, unmatched = unmatched + ?3")
             .and_then(|mut statement| {

@@ -195,6 +195,10 @@ fn words(value: &Value) -> String {
 /// Shape: a bracket of any width becomes a parenthesis. An arrow and a comparison (`->`, `a > b`) keep
 /// their `>`, which opens nothing.
 fn plain(text: &str) -> String {
+    if is_plain(text) { text.to_owned() } else { made_plain(text) }
+}
+
+fn made_plain(text: &str) -> String {
     let mut before = ' ';
     let plain = |c: char| match (std::mem::replace(&mut before, c), c) {
         (_, '{' | '[' | '<' | '\u{ff1c}' | '\u{ff3b}' | '\u{fe64}' | '\u{fe47}') => '(',
@@ -206,6 +210,18 @@ fn plain(text: &str) -> String {
     };
     let text: String = text.chars().map(plain).collect();
     text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Whether [`plain`] changes nothing, for ASCII: most words, each of which is read for the history.
+fn is_plain(text: &str) -> bool {
+    let is_word = |byte: u8| byte.is_ascii_graphic() && !b"{[<}]>\"\\".contains(&byte);
+    let mut before = b' ';
+    let are_words = text.bytes().all(|byte| {
+        let is_good = is_word(byte) || byte == b' ' && before != b' ';
+        before = byte;
+        is_good
+    });
+    are_words && (before != b' ' || text.is_empty())
 }
 
 /// At most `chars_max` characters of `text`, with an ellipsis if it is cut.
@@ -227,6 +243,8 @@ pub(super) fn length(text: &str) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::{super::tests::notification, *};
     use crate::{
         event::Seq,
@@ -284,6 +302,17 @@ mod tests {
             let said = said(&several);
             assert!(length(&said) <= SENTENCE_CHARS_MAX, "{said}");
             assert_eq!(said, expected);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn plain_text_is_what_needs_no_change(text in "[ -~\t\u{e9}]{0,8}|[a-c ]{0,6}") {
+            let is_same = made_plain(&text) == text;
+            prop_assert!(is_same || !is_plain(&text), "{:?}", text);
+            // What is not ASCII, and an arrow, is left to the reader of characters.
+            let is_read = text.is_ascii() && !text.contains('>');
+            prop_assert!(is_plain(&text) || !is_same || !is_read, "{:?}", text);
         }
     }
 
