@@ -95,7 +95,7 @@ impl<'w> World<'w> {
         };
         let call = Call { touched: paths.iter().map(touch).collect(), ..Call::default() };
         for event in world.look_after(&[call]) {
-            world.memory.observe(&event.as_ref(), NOW);
+            world.memory.note(&event.as_ref(), NOW);
         }
         world
     }

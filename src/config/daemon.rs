@@ -15,9 +15,8 @@ use engine::{
     exchange::Format,
     notification::Tokens,
     pipeline::activation::WakeSettings,
-    probe,
-    rules::SourceSettings,
-    sink,
+    probe, sink,
+    throttle::SourceRates,
 };
 use strum::{EnumDiscriminants, IntoStaticStr, VariantArray};
 
@@ -147,7 +146,7 @@ pub(crate) struct Settings {
     pub(crate) daemon: DaemonConfig,
     pub(crate) injection: InjectionSettings,
     pub(crate) sessions: SessionSettings,
-    pub(crate) sources: SourceSettings,
+    pub(crate) sources: SourceRates,
     pub(crate) detectors: detector::Settings,
     pub(crate) probes: Arc<probe::Settings>,
     pub(crate) outside: Arc<outside::Settings>,

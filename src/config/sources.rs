@@ -5,8 +5,8 @@ use std::{collections::BTreeMap, num::NonZeroU32, ops::RangeInclusive, sync::Arc
 
 use engine::{
     rate::Rate,
-    rules::SourceSettings,
     settings::{ENTRIES_MAX, Entry, Form, Keys, Switch},
+    throttle::SourceRates,
     words::Words,
 };
 
@@ -28,9 +28,9 @@ pub(super) fn tables<'s>(sources: &mut Section<'s>) -> BTreeMap<&'static str, Se
 }
 
 /// The keys of `[sources]` itself.
-pub(super) fn read(section: &mut Section<'_>) -> SourceSettings {
+pub(super) fn read(section: &mut Section<'_>) -> SourceRates {
     let rate = |value: &Value<'_>| values::unless_off(value, values::rate);
-    SourceSettings {
+    SourceRates {
         rate: section.read("rate", rate).unwrap_or(None),
         remote_rate: section.read("remote_rate", rate).unwrap_or(Some(REMOTE_RATE)),
     }

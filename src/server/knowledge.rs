@@ -106,7 +106,9 @@ mod tests {
     use super::*;
     use engine::{
         event::{Event, Payload, Provenance, Severity},
+        fold::{Effects, Fold},
         probe::Memory,
+        session::Succession,
     };
 
     fn turn_of(session: &str, at: u64) -> Event {
@@ -139,12 +141,13 @@ mod tests {
             }
         }
         for (name, at) in [("a", 1), ("b", 2), ("a", 3), ("c", 3), ("d", 3)] {
-            memory.observe(&turn_of(name, at).as_ref(), Timestamp::from_millis(at));
+            memory.note(&turn_of(name, at).as_ref(), Timestamp::from_millis(at));
             assert!(memory.has_changes());
             knowledge.publish(memory.take_changes());
             assert!(!memory.has_changes());
         }
-        memory.copy(&SessionId::new("a"), &SessionId::new("copy"));
+        let [from, to] = ["a", "copy"].map(SessionId::new);
+        memory.follow(&Succession::Copied { from, to }, &mut Effects::default());
         knowledge.publish(memory.take_changes());
         for name in names.into_iter().chain(["copy", "unknown"]) {
             let session = SessionId::new(name);

@@ -238,7 +238,7 @@ impl Session {
         let now = now(&self.beside);
         let found = self.look(point, calls, now);
         for event in &found {
-            self.memory.observe(&event.as_ref(), now);
+            self.memory.note(&event.as_ref(), now);
         }
         self.hear("tool.call.success", now);
         found.iter().filter(|event| event.event_type.as_str() != probe::NOTED).map(shown).collect()
@@ -276,7 +276,7 @@ impl Session {
             workspace: Some(self.workspace.clone()),
             cause: None,
         };
-        self.memory.observe(&event.as_ref(), now);
+        self.memory.note(&event.as_ref(), now);
     }
 }
 

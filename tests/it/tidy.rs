@@ -425,7 +425,7 @@ mod tests {
             ("src/daemon.rs", "use crate::cli::x;", "may not use `cli::x`"),
             ("src/hook/client.rs", "use crate::time;", "may not use `time`"),
             ("src/config/compile.rs", "use engine::Engine;", "may not use `engine::Engine`"),
-            ("src/config/compile.rs", "use engine::throttle::x;", "may not use `throttle::x`"),
+            ("src/config/compile.rs", "use engine::matcher::x;", "may not use `matcher::x`"),
             ("src/main.rs", "use aside::daemon;", "may not use `daemon`"),
             ("src/surprise.rs", "", "has no layer"),
         ];

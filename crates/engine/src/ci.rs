@@ -38,8 +38,10 @@ use journal::time::Timestamp;
 
 use crate::{
     call::push::{Push, pushes},
-    event::{Event, EventRef, Provenance, Seq, SessionId, Trust},
+    event::{Event, EventRef, Provenance, Seq, SessionId},
+    fold::{Dispatched, Effects, Fold},
     hash::hash_parts,
+    session::Succession,
 };
 
 /// The type of the event for a harness's report of a successful call.
@@ -147,15 +149,6 @@ pub struct Follows {
 }
 
 impl Follows {
-    /// Applies changed settings. Disabling ends all follows without an event.
-    pub fn apply(&mut self, settings: &switch::Settings) {
-        self.settings = settings.clone();
-        if !settings.enabled {
-            self.open.clear();
-        }
-        self.has_changed = true;
-    }
-
     /// The next actions, if they may have changed since the last call.
     pub fn take_plan(&mut self) -> Option<Plan> {
         let follows = || self.open.values().cloned().collect();
@@ -164,29 +157,6 @@ impl Follows {
             self.has_changed.then(|| Plan { follows: follows(), not_before, seen: Arc::clone(&self.seen) });
         self.has_changed = false;
         plan
-    }
-
-    /// Takes an event, trusted or not, and returns the events to publish.
-    pub fn observe(&mut self, seq: Seq, event: &EventRef<'_>, trust: Trust, now: Timestamp) -> Vec<Event> {
-        if !trust.is_trusted() {
-            return Vec::new();
-        }
-        if let Some(session) = event.session.filter(|_| said::is_of_checks(event)) {
-            self.said.push_back((SessionId::new(session), seq));
-            self.said.drain(..self.said.len().saturating_sub(SAID_MAX));
-        }
-        match (event.event_type, event.provenance) {
-            (CALL_SUCCEEDED, _) => self.note_pushes(event, now),
-            (FOLLOWED, Provenance::Own) => match serde_json::from_str(event.payload) {
-                Ok(found) => self.note_found(found, now),
-                Err(_) => Vec::new(),
-            },
-            (ANSWERED, Provenance::Own) => match serde_json::from_str(event.payload) {
-                Ok(answered) => self.note_answer(answered, now),
-                Err(_) => Vec::new(),
-            },
-            _ => Vec::new(),
-        }
     }
 
     /// Starts follows of the pushes of a call.
@@ -231,11 +201,11 @@ impl Follows {
     }
 
     /// Starts a requested follow, unless it exists.
-    pub fn want(&mut self, wanted: &Wanted<'_>, now: Timestamp) -> Vec<Event> {
+    pub fn want(&mut self, wanted: &Wanted<'_>, now: Timestamp, to: &mut Effects) {
         let Wanted { by, session, workspace, folder, reference } = wanted;
         let is_it = |follow: &Arc<Follow>| follow.is_of(*session, *workspace) && follow.is_about(*reference);
         if !self.settings.enabled || self.open.values().any(is_it) {
-            return Vec::new();
+            return;
         }
         let is_name = |name: &&str| {
             *name != "HEAD" && !(name.len() >= 7 && name.bytes().all(|b| b.is_ascii_hexdigit()))
@@ -248,7 +218,7 @@ impl Follows {
             may_repeat: true,
             ..Follow::new(format!("ci{:016x}", hash_parts(&[by])).into(), session.cloned(), folder, now)
         };
-        self.open(follow, now)
+        to.publish(self.open(follow, now));
     }
 
     fn open(&mut self, follow: Follow, now: Timestamp) -> Vec<Event> {
@@ -421,16 +391,6 @@ impl Follows {
         self.said.iter().any(|(of, _)| of == session)
     }
 
-    /// Moves the follows of a session to its successor.
-    pub fn hand_over(&mut self, from: &SessionId, to: &SessionId) {
-        self.change_owner(from, Some(to));
-    }
-
-    /// Moves the follows of a finally ended session to its parent, or to its folder.
-    pub fn end_of(&mut self, session: &SessionId, parent: Option<&SessionId>) {
-        self.change_owner(session, parent);
-    }
-
     fn change_owner(&mut self, from: &SessionId, to: Option<&SessionId>) {
         for (session, _) in &mut self.said {
             if let Some(to) = to.filter(|_| session == from) {
@@ -440,6 +400,53 @@ impl Follows {
         for follow in self.open.values_mut().filter(|follow| follow.session.as_ref() == Some(from)) {
             Arc::make_mut(follow).session = to.cloned();
             self.has_changed = true;
+        }
+    }
+}
+
+impl Fold for Follows {
+    type Settings = switch::Settings;
+
+    /// Disabling ends all follows without an event.
+    fn apply(&mut self, settings: &switch::Settings, _: Option<&switch::Settings>) {
+        self.settings = settings.clone();
+        if !settings.enabled {
+            self.open.clear();
+        }
+        self.has_changed = true;
+    }
+
+    fn observe(&mut self, dispatched: &Dispatched<'_>, _: &switch::Settings, to: &mut Effects) -> bool {
+        let Dispatched { seq, event, trust, now, .. } = *dispatched;
+        if !trust.is_trusted() {
+            return false;
+        }
+        if let Some(session) = event.session.filter(|_| said::is_of_checks(event)) {
+            self.said.push_back((SessionId::new(session), seq));
+            self.said.drain(..self.said.len().saturating_sub(SAID_MAX));
+        }
+        let events = match (event.event_type, event.provenance) {
+            (CALL_SUCCEEDED, _) => self.note_pushes(event, now),
+            (FOLLOWED, Provenance::Own) => match serde_json::from_str(event.payload) {
+                Ok(found) => self.note_found(found, now),
+                Err(_) => Vec::new(),
+            },
+            (ANSWERED, Provenance::Own) => match serde_json::from_str(event.payload) {
+                Ok(answered) => self.note_answer(answered, now),
+                Err(_) => Vec::new(),
+            },
+            _ => Vec::new(),
+        };
+        to.publish(events);
+        false
+    }
+
+    /// The follows of an ended session move to its parent, or to its folder.
+    fn follow(&mut self, change: &Succession, _: &mut Effects) {
+        match change {
+            Succession::Continued { from, to } => self.change_owner(from, Some(to)),
+            Succession::Copied { .. } => {}
+            Succession::Ended { session, parent } => self.change_owner(session, parent.as_ref()),
         }
     }
 }

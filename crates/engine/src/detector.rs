@@ -4,7 +4,7 @@
 //! A detector gets events in journal order, with their times, and does not query the machine: the
 //! same events lead to the same findings, live, in a replay and in a simulation. A new detector is
 //! a file here, a row in the table `sources!`, a field of [`Detectors`] and a line in
-//! [`Detectors::observe`]. Findings are published and read from the journal like other events, so
+//! the `observe` of [`Detectors`]. Findings are published and read from the journal like other events, so
 //! they are delivered by the exchange after the one with their last event.
 
 mod comparable;
@@ -17,10 +17,10 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use self::finding::Finding;
-use journal::time::Timestamp;
 
 use crate::{
     event::{Event, EventRef, SessionId},
+    fold::{Dispatched, Effects, Fold},
     hash::first_64_bits,
     settings::sources,
 };
@@ -39,20 +39,17 @@ pub struct Detectors {
     loops: loops::Loops,
 }
 
-impl Detectors {
-    /// Notes that the user began another task in `session`.
-    pub fn begin_task(&mut self, session: &SessionId) {
-        self.loops.forget(session);
-    }
+impl Fold for Detectors {
+    type Settings = Settings;
 
-    /// Takes a trusted event, and returns the events to publish.
-    ///
-    /// Shape: their ids derive from the event's id, so a replay returns the same. Most events are
-    /// not from a session's harness, and cost one comparison of types.
-    pub fn observe(&mut self, event: &EventRef<'_>, settings: &Settings, now: Timestamp) -> Vec<Event> {
+    /// Shape: the ids of the findings derive from the event's id, so a replay publishes the same.
+    /// Most events are not from a session's harness, and cost one comparison of types.
+    fn observe(&mut self, dispatched: &Dispatched<'_>, settings: &Settings, to: &mut Effects) -> bool {
+        let Dispatched { event, trust, now, .. } = *dispatched;
         let is_taken = TAKEN.iter().any(|begin| event.event_type.starts_with(begin));
-        let Some(session) = event.session.filter(|_| is_taken).map(SessionId::new) else {
-            return Vec::new();
+        let Some(session) = event.session.filter(|_| is_taken && trust.is_trusted()).map(SessionId::new)
+        else {
+            return false;
         };
         let findings = [self.loops.observe(&session, event, &settings.loops, now)].into_iter().flatten();
         let publish = |Finding { name, event_type, severity, payload }: Finding| Event {
@@ -60,7 +57,12 @@ impl Detectors {
             workspace: event.workspace.map(Into::into),
             ..Event::own(event_type, format!("{name}-{:016x}", name_of(event)), severity, payload, now)
         };
-        findings.map(publish).collect()
+        to.publish(findings.map(publish));
+        false
+    }
+
+    fn begin_task(&mut self, session: &SessionId) {
+        self.loops.forget(session);
     }
 }
 

@@ -9,6 +9,7 @@ mod dispatch;
 mod echoes;
 mod exchange;
 mod explain;
+mod folds;
 mod parts;
 mod reload;
 mod routing;
@@ -24,10 +25,10 @@ mod tests;
 pub use self::{
     echoes::Echoes,
     explain::{Explanation, Verdict},
+    folds::EngineState,
     io::{Input, Output, Pending, RequestId, SessionChange, WakeReason},
     parts::Engine,
     routing::SUBSCRIBER_FAILED,
-    state::EngineState,
 };
 use journal::time::Timestamp;
 
@@ -111,20 +112,24 @@ impl Engine {
         fanout.into_iter().chain(self.next_deadline()).min()
     }
 
-    /// The earliest deadline and its reason.
+    /// The earliest deadline and its reason; of several at one time the first reason of the list.
+    ///
+    /// It is called twice per input, so the candidates are compared one after the other: an array
+    /// of them would be filled and copied first.
     fn next_deadline(&self) -> Option<(Timestamp, WakeReason)> {
-        [
-            (self.pipeline_deadlines.first(), WakeReason::Pipeline),
-            (self.sessions.session_timeout(), WakeReason::Session),
-            (self.sessions.unclaimed_timeout(), WakeReason::Unclaimed),
-            (self.throttle.poll_timeout(), WakeReason::Throttle),
-            (self.watches.poll_timeout(), WakeReason::Watch),
-            (self.for_user.poll_timeout(), WakeReason::Sink),
-            (self.questions.poll_timeout(), WakeReason::Question),
-        ]
-        .into_iter()
-        .filter_map(|(at, reason)| at.map(|at| (at, reason)))
-        .min()
+        let mut first = None;
+        let mut add = |at: Option<Timestamp>, reason| {
+            if let Some(at) = at
+                && first.is_none_or(|(earliest, _)| at < earliest)
+            {
+                first = Some((at, reason));
+            }
+        };
+        add(self.pipeline_deadlines.first(), WakeReason::Pipeline);
+        add(self.sessions.session_timeout(), WakeReason::Session);
+        add(self.sessions.unclaimed_timeout(), WakeReason::Unclaimed);
+        add(self.folds.poll_timeout(), WakeReason::Fold);
+        first
     }
 
     fn fire_deadlines(&mut self, now: Timestamp) {
@@ -134,22 +139,9 @@ impl Engine {
                 WakeReason::Session => self.sessions.expire_sessions(at),
                 WakeReason::Unclaimed => self.sessions.expire_unclaimed(at),
                 WakeReason::Fanout => unreachable!("next_deadline does not return it"),
-                WakeReason::Throttle => {
-                    let events = self.throttle.take_due(at);
-                    self.publish(events);
-                }
-                WakeReason::Watch => {
-                    let events = self.watches.take_due(at);
-                    self.publish(events);
-                }
-                WakeReason::Sink => {
-                    let entries = self.for_user.handle_timeout(at);
-                    self.record_all(entries);
-                }
-                WakeReason::Question => {
-                    let events = self.questions.take_due(at);
-                    self.close_questions();
-                    self.publish(events);
+                WakeReason::Fold => {
+                    self.folds.handle_timeout(at, &mut self.effects);
+                    self.drain_folds();
                 }
             }
             self.drain_sessions();
@@ -158,10 +150,10 @@ impl Engine {
 
     /// Ends the watches that wait for a session that is idle now.
     fn note_idle_sessions(&mut self, now: Timestamp) {
-        if self.watches.waits_for_idle() {
+        if self.folds.watches.waits_for_idle() {
             let sessions = &self.sessions;
-            let events = self.watches.note_idle(|id| sessions.is_idle(id), now);
-            self.publish(events);
+            self.folds.watches.note_idle(|id| sessions.is_idle(id), now, &mut self.effects);
+            self.drain_folds();
         }
     }
 }

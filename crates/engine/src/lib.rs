@@ -49,6 +49,7 @@ pub mod snapshot;
 pub mod call;
 pub mod event;
 pub mod exchange;
+pub mod fold;
 pub mod json;
 pub mod ledger;
 pub mod notification;

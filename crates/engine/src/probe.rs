@@ -4,7 +4,7 @@
 //! A probe is a pure function: its inputs are the known state ([`Known`]), the moment ([`Moment`]),
 //! and access to the machine ([`Facts`]). It returns the events to publish ([`Finding`]) and the
 //! new known state ([`Noted`]). Both are journaled in one batch with the exchange, and before it.
-//! The engine observes the journal ([`Memory::observe`]), so a restart loses nothing. File contents
+//! The engine observes the journal ([`Memory`]), so a restart loses nothing. File contents
 //! never enter the journal. A new probe is a file here and a row in the table `probes!`; its file
 //! defines its settings, its known state, and its look.
 

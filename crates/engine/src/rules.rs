@@ -10,12 +10,9 @@ use crate::{
     ci,
     conversation::{self, InjectionSettings, SessionSettings},
     detector,
-    event::{EventRef, Provenance, Trust},
     matcher::Matcher,
     pipeline::{activation::WakeSettings, render::Templates, rule::Subscriber},
-    probe,
-    rate::Rate,
-    sink,
+    probe, sink, throttle,
 };
 
 /// One generation of rules.
@@ -32,7 +29,7 @@ pub struct CompiledRules {
     /// `[sessions]` of `aside.toml`.
     pub sessions: SessionSettings,
     /// `[sources]` of `aside.toml`.
-    pub sources: SourceSettings,
+    pub sources: throttle::SourceRates,
     /// The tables of `[sources]` for detectors.
     pub detectors: detector::Settings,
     /// The tables of `[sources]` for probes.
@@ -76,7 +73,7 @@ impl CompiledRules {
             templates: Arc::new(Templates::new()),
             injection: InjectionSettings::DEFAULT,
             sessions: SessionSettings::DEFAULT,
-            sources: SourceSettings { rate: None, remote_rate: None },
+            sources: throttle::SourceRates { rate: None, remote_rate: None },
             detectors: detector::Settings::default(),
             probes: Arc::default(),
             ci: ci::switch::Settings::default(),
@@ -84,24 +81,5 @@ impl CompiledRules {
             sinks: Arc::default(),
             wake: Arc::default(),
         }
-    }
-}
-
-/// Limits of the events of one source that are dispatched per period; further events are only
-/// journaled and counted.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SourceSettings {
-    /// For any source; `None` for no limit.
-    pub rate: Option<Rate>,
-    /// For an untrusted source of remote events, instead of `rate`.
-    pub remote_rate: Option<Rate>,
-}
-
-impl SourceSettings {
-    /// The rate of the source of `event`; the engine's own events have no limit.
-    pub fn rate_of(&self, event: &EventRef<'_>, trust: Trust) -> Option<Rate> {
-        let is_from_elsewhere = event.provenance == Provenance::Remote && !trust.is_trusted();
-        let rate = if is_from_elsewhere { self.remote_rate } else { self.rate };
-        rate.filter(|_| !event.provenance.is_of_daemon())
     }
 }

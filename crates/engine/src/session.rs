@@ -37,6 +37,32 @@ impl Readable {
     }
 }
 
+/// A change of a session's identity, which the state kept for it follows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Succession {
+    /// The state of `from` now belongs to `to`, which continues it.
+    Continued {
+        /// The session that ended with it.
+        from: SessionId,
+        /// Its successor.
+        to: SessionId,
+    },
+    /// The state of `from` is also true of `to`, which is a copy of it.
+    Copied {
+        /// The original, which stays open.
+        from: SessionId,
+        /// The copy.
+        to: SessionId,
+    },
+    /// The session ended and cannot be resumed.
+    Ended {
+        /// The session.
+        session: SessionId,
+        /// The session of which it was a subagent.
+        parent: Option<SessionId>,
+    },
+}
+
 /// The state of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

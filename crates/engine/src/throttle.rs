@@ -16,7 +16,8 @@ pub use self::lineage::Lineage;
 use journal::time::{Timestamp, deadlines::Deadlines};
 
 use crate::{
-    event::{Event, EventRef, SessionId, Severity},
+    event::{Event, EventRef, Provenance, SessionId, Severity, Trust},
+    fold::{Effects, Fold},
     ledger::ThrottledBy,
     rate::{Buckets, Rate},
 };
@@ -26,6 +27,25 @@ const CHAIN_MAX: u32 = 8;
 
 /// How long throttled events of one source are counted before they are reported.
 const THROTTLE_WINDOW: Duration = Duration::from_secs(1);
+
+/// Limits of the events of one source that are dispatched per period; further events are only
+/// journaled and counted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SourceRates {
+    /// For any source; `None` for no limit.
+    pub rate: Option<Rate>,
+    /// For an untrusted source of remote events, instead of `rate`.
+    pub remote_rate: Option<Rate>,
+}
+
+impl SourceRates {
+    /// The rate of the source of `event`; the engine's own events have no limit.
+    pub fn rate_of(&self, event: &EventRef<'_>, trust: Trust) -> Option<Rate> {
+        let is_from_elsewhere = event.provenance == Provenance::Remote && !trust.is_trusted();
+        let rate = if is_from_elsewhere { self.remote_rate } else { self.rate };
+        rate.filter(|_| !event.provenance.is_of_daemon())
+    }
+}
 
 /// The sources with throttled events, and the remaining rate of each source.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -67,11 +87,6 @@ impl Throttle {
         Some(by)
     }
 
-    /// Resets all rates, because the settings changed.
-    pub fn forget_rates(&mut self) {
-        self.sources.clear();
-    }
-
     /// Counts an event that is not dispatched.
     fn count(&mut self, event: &EventRef<'_>, by: ThrottledBy, now: Timestamp) {
         let window: Window = (event.source.into(), by);
@@ -84,19 +99,28 @@ impl Throttle {
         let session = event.session.map(SessionId::new);
         self.open.insert(window, Throttled { count: 1, first: event.id.into(), session, ends_at });
     }
+}
+
+impl Fold for Throttle {
+    type Settings = SourceRates;
+
+    /// Resets all rates when they changed.
+    fn apply(&mut self, settings: &SourceRates, before: Option<&SourceRates>) {
+        if before.is_some_and(|before| before != settings) {
+            self.sources.clear();
+        }
+    }
 
     /// The end of the next window.
-    pub fn poll_timeout(&self) -> Option<Timestamp> {
+    fn poll_timeout(&self) -> Option<Timestamp> {
         self.deadlines.first()
     }
 
-    /// The events that report the counts of the windows that end at or before `at`.
-    pub fn take_due(&mut self, at: Timestamp) -> Vec<Event> {
-        let due = self.deadlines.take_due(at);
-        due.into_iter()
-            .filter_map(|window| self.open.remove_entry(&window))
-            .map(|((source, by), throttled)| throttled_event(&source, by, throttled, at))
-            .collect()
+    /// Reports the counts of the windows that have ended.
+    fn handle_timeout(&mut self, now: Timestamp, to: &mut Effects) {
+        let due = self.deadlines.take_due(now).into_iter();
+        let due = due.filter_map(|window| self.open.remove_entry(&window));
+        to.publish(due.map(|((source, by), throttled)| throttled_event(&source, by, throttled, now)));
     }
 }
 

@@ -173,7 +173,7 @@ impl Agent {
     }
 
     fn take(&mut self, event: &Event) {
-        self.memory.observe(&event.as_ref(), self.daemon.app.now());
+        self.memory.note(&event.as_ref(), self.daemon.app.now());
         self.daemon.app.registry.knowledge().publish(self.memory.take_changes());
     }
 

@@ -5,8 +5,9 @@ use tokio::sync::Notify;
 
 use super::*;
 use engine::{
-    ci::{Follows, Wanted},
-    event::{Seq, SessionId, Trust, codec},
+    ci::{Follows, Wanted, switch::Settings},
+    event::{Seq, SessionId, codec},
+    fold::{Dispatched, Effects, Fold},
 };
 use journal::{Clock, Journal, JournalSettings, memory::MemoryFiles, time::Timestamp};
 
@@ -61,14 +62,15 @@ impl Runner for Arc<Scripted> {
 async fn fold(mut follows: Follows, journal: Journal, plan: watch::Sender<Plan>, ended: &Notify) {
     let (publisher, mut next, mut written) = (Publisher::new(journal.clone()), Seq(1), journal.written());
     loop {
-        let mut outputs = Vec::new();
+        let mut effects = Effects::default();
         let mut reader = journal.read_from(next);
         for found in reader.next_batch(100).expect("readable").iter() {
             next = Seq(found.seq.0 + 1);
             let event = codec::decode(found.body).expect("only events are written here");
-            outputs.extend(follows.observe(found.seq, &event, Trust::Trusted, found.time));
+            let dispatched = Dispatched::trusted(found.seq, &event, found.time);
+            follows.observe(&dispatched, &Settings::default(), &mut effects);
         }
-        for event in outputs {
+        for event in effects.into_events() {
             publisher.append(Records::build(|records| records.own_event(&event))).await.expect("appended");
         }
         if let Some(next) = follows.take_plan() {
@@ -100,10 +102,10 @@ async fn what_the_plan_says_is_asked_when_it_is_due_and_nothing_else() {
     let scripted = Arc::new(Scripted { clock, asked: Mutex::default() });
     let source = Arc::new(Asking::with(plan, Arc::clone(&scripted)));
     let mut follows = Follows::default();
-    follows.apply(&engine::ci::switch::Settings::default());
+    follows.apply(&Settings::default(), None);
     let session = SessionId::new("s1");
     let wanted = Wanted { by: "w1", session: Some(&session), workspace: None, folder: "/w", reference: None };
-    follows.want(&wanted, Timestamp::ZERO);
+    follows.want(&wanted, Timestamp::ZERO, &mut Effects::default());
     // Simulated time does not pass during disk writes, so a test begins its own wait only when
     // nothing is followed any more.
     let ended = Notify::new();

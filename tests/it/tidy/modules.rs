@@ -30,6 +30,7 @@ const DATA: &[&str] = &[
     "rate",
     "exchange",
     "json",
+    "fold",
     "ledger",
     "session",
     "toon",
@@ -72,6 +73,7 @@ pub(super) const MODULES: &[Module] = &[
     module("exchange", 1, &[]),
     module("json", 1, &[]),
     alone("raw_json", 1, &[]),
+    module("fold", 1, &[]),
     module("ledger", 1, &[]),
     module("session", 1, &[]),
     alone("toon", 0, &[]),
@@ -94,7 +96,7 @@ pub(super) const MODULES: &[Module] = &[
     module("problem", 2, &[]),
     module("lsp", 2, &["problem"]),
     module("rules", DECIDING, &[
-        "ci", "conversation", "detector", "matcher", "pipeline", "probe", "sink",
+        "ci", "conversation", "detector", "matcher", "pipeline", "probe", "sink", "throttle",
     ]),
     module("outside", DECIDING, &["ci", "log", "lsp", "paths", "rules", "schedule", "shell", "watch"]),
     module("engine", DECIDING, &[
@@ -102,8 +104,8 @@ pub(super) const MODULES: &[Module] = &[
         "throttle", "watch",
     ]),
     module("config", DECIDING, &[
-        "conversation", "detector", "format", "harness::table", "outside", "pipeline", "probe", "rules", "sink", "watch",
-        "webhook",
+        "conversation", "detector", "format", "harness::table", "outside", "pipeline", "probe", "rules", "sink", "throttle",
+        "watch", "webhook",
     ]),
     module("wire", DECIDING, &["engine::io", "sink", "watch"]),
     module("records", DECIDING, &["engine::io", "wire"]),

@@ -40,7 +40,7 @@ impl World {
 
     fn with(settings: switch::Settings) -> Self {
         let mut follows = Follows::default();
-        follows.apply(&settings);
+        follows.apply(&settings, None);
         Self {
             follows,
             plan: Plan::default(),
@@ -53,9 +53,11 @@ impl World {
     }
 
     fn feed(&mut self, event: &Event) {
-        let said = self.follows.observe(Seq(1), &event.as_ref(), Trust::Trusted, self.now);
+        let (event, mut effects) = (event.as_ref(), Effects::default());
+        let dispatched = Dispatched::trusted(Seq(1), &event, self.now);
+        self.follows.observe(&dispatched, &self.settings, &mut effects);
         let seconds = self.now.as_millis() / 1_000;
-        for event in said {
+        for event in effects.into_events() {
             let payload = Value::clone(event.payload.value());
             self.said.push((seconds, event.event_type.to_string(), event.id.to_string(), payload));
         }
@@ -86,7 +88,7 @@ impl World {
     fn restart(&mut self) {
         let kept = serde_json::to_string(&self.follows).expect("serializes");
         self.follows = serde_json::from_str(&kept).expect("reads what it wrote");
-        self.follows.apply(&self.settings);
+        self.follows.apply(&self.settings, None);
     }
 
     /// Performs the next action if it is before `until`; returns whether there was one.
@@ -372,11 +374,14 @@ fn a_command_of_another_loop_is_read_and_what_is_not_trusted_is_not() {
     let mut off = World::with(switch::Settings { enabled: false, ..switch::Settings::default() });
     off.pushed(1);
     assert!(off.follows.open.is_empty());
-    world.follows.apply(&off.settings);
+    world.follows.apply(&off.settings, Some(&world.settings));
     assert!(world.follows.open.is_empty(), "it was switched off");
     let event =
         world.plan.answered_event(&Follow::new("x".into(), None, "/w", at(0)), answer(0, &["a"], 0), at(0));
-    assert!(world.follows.observe(Seq(1), &event.as_ref(), Trust::Untrusted, at(0)).is_empty());
+    let (event, mut effects) = (event.as_ref(), Effects::default());
+    let dispatched = Dispatched { trust: Trust::Untrusted, ..Dispatched::trusted(Seq(1), &event, at(0)) };
+    world.follows.observe(&dispatched, &world.settings, &mut effects);
+    assert!(effects.take().is_empty());
 }
 
 #[test]
@@ -418,11 +423,13 @@ fn a_follow_goes_on_in_the_session_that_takes_the_place_of_its_own() {
     world.pushed(1);
     let [first, second, parent] = ["s1", "s2", "s3"].map(SessionId::new);
     let owner = |world: &World| world.follows.open.values().next().expect("one").session.clone();
-    world.follows.hand_over(&first, &second);
+    let mut effects = Effects::default();
+    let mut follow = |world: &mut World, change| world.follows.follow(&change, &mut effects);
+    follow(&mut world, Succession::Continued { from: first, to: second.clone() });
     assert_eq!(owner(&world), Some(second.clone()));
-    world.follows.end_of(&second, Some(&parent));
+    follow(&mut world, Succession::Ended { session: second, parent: Some(parent.clone()) });
     assert_eq!(owner(&world), Some(parent.clone()));
-    world.follows.end_of(&parent, None);
+    follow(&mut world, Succession::Ended { session: parent, parent: None });
     assert_eq!(owner(&world), None);
     let ended = world.follows.open.values().next().expect("one").ended_event(&End::NoChecks, at(0));
     assert_eq!((ended.session, ended.workspace.as_deref()), (None, Some("/w")));

@@ -15,7 +15,7 @@ use journal::time::Timestamp;
 use crate::{
     event::SessionId,
     exchange::ContextChange,
-    session::{Pending, SessionChange},
+    session::{Pending, SessionChange, Succession},
 };
 
 /// Most sessions that one session can continue; older ones concern no session. Each is a
@@ -97,7 +97,7 @@ impl Sessions {
         let id = session.id().clone();
         let Session { mut injector, mut predecessors, last_seen, .. } = session;
         let to = self.table.get(successor).id().clone();
-        self.emit(SessionOutput::Continued { from: id.clone(), to });
+        self.emit(SessionOutput::Succession(Succession::Continued { from: id.clone(), to }));
         let waiting = injector.close();
         let evicted = injector.evicted().clone();
         for entry in injector.take_outputs() {
@@ -121,7 +121,7 @@ impl Sessions {
         let (waiting, evicted) = (original.injector.waiting(), original.injector.evicted().clone());
         fork.injector.remember_delivered(&original.injector);
         let (from, to) = (original.id().clone(), fork.id().clone());
-        self.emit(SessionOutput::Copied { from, to });
+        self.emit(SessionOutput::Succession(Succession::Copied { from, to }));
         self.note_evicted(copy, evicted);
         for left in waiting {
             self.take_over(copy, left);

@@ -15,7 +15,7 @@ use journal::time::Timestamp;
 use crate::{
     event::SessionId,
     exchange::Process,
-    session::{Pending, SessionChange, SessionState},
+    session::{Pending, SessionChange, SessionState, Succession},
 };
 
 /// Most suspended sessions; the one that ended first is evicted. The state of each is bounded like
@@ -60,7 +60,7 @@ impl Sessions {
         let folder = session.asked_goes_to();
         let parent = session.harness.parent.take();
         let to = parent.as_ref().and_then(|parent| self.table.key(parent));
-        self.emit(SessionOutput::Ended { session: id.clone(), parent });
+        self.emit(SessionOutput::Succession(Succession::Ended { session: id.clone(), parent }));
         let for_others = session.injector.leave(folder.is_some());
         let left = session.injector.close();
         for entry in session.injector.take_outputs() {

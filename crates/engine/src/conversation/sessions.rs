@@ -21,7 +21,7 @@ use crate::{
     exchange::Decision,
     ledger::{LedgerEntry, Reason},
     notification::{Notification, NotificationId, SubscriberId},
-    session::{Pending, SessionChange},
+    session::{Pending, SessionChange, Succession},
 };
 
 /// Every session with its queue, the broadcasts that some have not taken, and the notifications
@@ -46,27 +46,8 @@ pub enum SessionOutput {
     Wake(Pending),
     /// Publish an event about the sessions.
     Publish(Event),
-    /// The state kept for the session `from` now belongs to `to`, which continues it.
-    Continued {
-        /// The session that ended with it.
-        from: SessionId,
-        /// Its successor.
-        to: SessionId,
-    },
-    /// The state kept for the session `from` is also true of `to`, which is a copy of it.
-    Copied {
-        /// The original, which stays open.
-        from: SessionId,
-        /// The copy.
-        to: SessionId,
-    },
-    /// The state kept for a session ends with it.
-    Ended {
-        /// The session.
-        session: SessionId,
-        /// The session of which it was a subagent.
-        parent: Option<SessionId>,
-    },
+    /// Let the state kept for a session follow it.
+    Succession(Succession),
 }
 
 impl Sessions {

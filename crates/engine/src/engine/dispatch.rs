@@ -4,12 +4,16 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::parts::{Engine, pipeline};
+use super::{
+    folds::Folds,
+    parts::{Engine, pipeline},
+};
 use journal::time::Timestamp;
 
 use crate::{
     ci::Wanted,
-    event::{Event, EventRef, Seq, SessionId},
+    event::{Event, EventRef, Seq, SessionId, catalogue::own::ends_checks},
+    fold::Dispatched,
     ledger::{LedgerEntry, Reason},
     notification::Notification,
     pipeline::{Pipeline, remainder, rule::Activity},
@@ -27,33 +31,26 @@ impl Engine {
         let trust = self.rules.wake.trust(event.source, event.provenance);
         self.sessions.note_turn(event, trust, now);
         self.drain_sessions();
-        self.echoes.observe(seq, event);
-        let chain = self.lineage.extend(seq, event);
+        let chain = self.folds.lineage.extend(seq, event);
         let rate = self.rules.sources.rate_of(event, trust);
-        if let Some(by) = self.throttle.check(event, chain, rate, now) {
+        if let Some(by) = self.folds.throttle.check(event, chain, rate, now) {
             self.record(LedgerEntry::Throttled { seq, by });
             return;
         }
-        if trust.is_trusted() {
-            self.detect(event, now);
-        }
-        self.probes.note_published(seq, event);
-        let ended = self.watches.observe(seq, event, trust, || self.ci.goes_on(event), now);
-        let mut checked = self.ci.observe(seq, event, trust, now);
+        let checks_go_on = ends_checks(event) && self.folds.ci.goes_on(event);
+        let dispatched = Dispatched { seq, event, trust, checks_go_on, now };
+        let is_taken = self.folds.observe(&dispatched, &self.rules, &mut self.effects);
         if event.is_own() && event.event_type == watch::SET {
-            checked.extend(self.follow_for_watch(event, now));
+            self.follow_for_watch(event, now);
         }
-        self.publish(ended.into_iter().chain(checked));
-        let for_user = self.for_user.observe(seq, event, &self.rules.sinks, now);
-        let is_for_user = for_user.is_some();
-        self.record_all(for_user.unwrap_or_default());
-        let ended = self.questions.observe(event, now);
-        self.close_questions();
-        self.publish(ended);
+        self.drain_folds();
+        if event.is_own() && event.event_type == NOTED {
+            self.end_known(event);
+        }
         let matched: Vec<u32> = self.matcher.matches(event.event_type).to_vec();
         let resolving: Vec<u32> = self.resolvers.matches(event.event_type).to_vec();
         if matched.is_empty() && resolving.is_empty() {
-            if !is_for_user {
+            if !is_taken {
                 self.record(LedgerEntry::Unmatched { seq });
             }
             return;
@@ -78,11 +75,9 @@ impl Engine {
     }
 
     /// Starts to follow the checks that a new watch waits for, unless its session pushed them.
-    fn follow_for_watch(&mut self, event: &EventRef<'_>, now: Timestamp) -> Vec<Event> {
-        let Some(watch) = event.id.split(':').next().and_then(|id| self.watches.get(id)) else {
-            return Vec::new();
-        };
-        let mut ended = Vec::new();
+    fn follow_for_watch(&mut self, event: &EventRef<'_>, now: Timestamp) {
+        let Folds { watches, ci, .. } = &mut self.folds;
+        let Some(watch) = event.id.split(':').next().and_then(|id| watches.get(id)) else { return };
         for part in &watch.parts {
             let Condition::Ci { reference, folder } = &part.condition else { continue };
             let wanted = Wanted {
@@ -92,9 +87,8 @@ impl Engine {
                 folder,
                 reference: reference.as_deref(),
             };
-            ended.extend(self.ci.want(&wanted, now));
+            ci.want(&wanted, now, &mut self.effects);
         }
-        ended
     }
 
     /// Ends notifications about single checks of a session if a summary after a pause covers them.
@@ -109,30 +103,16 @@ impl Engine {
         if !says_checks || pipelines.all(is_off) {
             return;
         }
-        let ci = &self.ci;
+        let ci = &self.folds.ci;
         let is_said = |notification: &Notification| ci.has_said(&id, &notification.events);
         self.sessions.end_pending(&id, is_said, &Reason::SummedUp);
         self.drain_sessions();
     }
 
-    /// Updates the probes with a trusted event, and publishes the findings of the detectors.
-    fn detect(&mut self, event: &EventRef<'_>, now: Timestamp) {
-        if event.session.is_some() {
-            self.probes.observe(event, now);
-            let found = self.detectors.observe(event, &self.rules.detectors, now);
-            self.publish(found);
-            self.end_known(event);
-        }
-    }
-
     /// Ends notifications that only concern files whose content the session already knows.
     fn end_known(&mut self, event: &EventRef<'_>) {
-        let Some(id) =
-            event.session.filter(|_| event.is_own() && event.event_type == NOTED).map(SessionId::new)
-        else {
-            return;
-        };
-        let probes = &self.probes;
+        let Some(id) = event.session.map(SessionId::new) else { return };
+        let probes = &self.folds.probes;
         let is_known = |notification: &Notification| probes.knows_all(&id, &notification.events);
         self.sessions.end_pending(&id, is_known, &Reason::Known);
         self.drain_sessions();

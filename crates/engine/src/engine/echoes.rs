@@ -1,4 +1,4 @@
-//! The failures that a session's own harness observed, so that the session does not get back what
+//! The failures that a session's own harness dispatched, so that the session does not get back what
 //! its model has.
 //!
 //! A harness that reports the failure of a call has the call's result, and puts it into the
@@ -8,7 +8,11 @@ use std::collections::VecDeque;
 
 use serde::{Deserialize, Serialize};
 
-use crate::event::{EventRef, Seq, SessionId};
+use crate::{
+    event::{Seq, SessionId},
+    fold::{Dispatched, Effects, Fold},
+    ledger::Reason,
+};
 
 /// Most failures that wait for the exchange that knows their call: more than one exchange observes,
 /// and its events directly precede it.
@@ -33,19 +37,6 @@ struct Failure {
 }
 
 impl Echoes {
-    /// Takes an event.
-    pub(super) fn observe(&mut self, seq: Seq, event: &EventRef<'_>) {
-        #[derive(Deserialize)]
-        struct Failed {
-            call_id: String,
-        }
-        let is_failure = matches!(event.event_type, "tool.call.failure" | "tool.call.timeout");
-        let Some(session) = event.session.filter(|_| is_failure) else { return };
-        let Ok(Failed { call_id: call }) = serde_json::from_str(event.payload) else { return };
-        self.failures.push_back(Failure { session: SessionId::new(session), call, seq });
-        self.failures.drain(..self.failures.len().saturating_sub(FAILURES_MAX));
-    }
-
     /// Notes that the model of `session` has the results of `calls`; returns whether there is a
     /// failure among them.
     pub(super) fn know<'c>(
@@ -79,10 +70,33 @@ impl Echoes {
     }
 }
 
+impl Fold for Echoes {
+    type Settings = ();
+
+    fn observe(&mut self, dispatched: &Dispatched<'_>, (): &(), _: &mut Effects) -> bool {
+        let Dispatched { seq, event, .. } = *dispatched;
+        #[derive(Deserialize)]
+        struct Failed {
+            call_id: String,
+        }
+        let is_failure = matches!(event.event_type, "tool.call.failure" | "tool.call.timeout");
+        let Some(session) = event.session.filter(|_| is_failure) else { return false };
+        let Ok(Failed { call_id: call }) = serde_json::from_str(event.payload) else { return false };
+        self.failures.push_back(Failure { session: SessionId::new(session), call, seq });
+        self.failures.drain(..self.failures.len().saturating_sub(FAILURES_MAX));
+        false
+    }
+
+    /// The session's model has the results of the calls.
+    fn reason_against(&self, session: &SessionId, events: &[Seq]) -> Option<Reason> {
+        self.knows_all(session, events).then_some(Reason::Known)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::{Provenance, Severity};
+    use crate::event::{EventRef, Provenance, Severity};
     use journal::time::Timestamp;
 
     fn observe(echoes: &mut Echoes, seq: u64, event_type: &str, session: Option<&str>, payload: &str) {
@@ -99,7 +113,7 @@ mod tests {
             workspace: None,
             cause: None,
         };
-        echoes.observe(Seq(seq), &event);
+        echoes.observe(&Dispatched::trusted(Seq(seq), &event, Timestamp::ZERO), &(), &mut Effects::default());
     }
 
     #[test]

@@ -71,17 +71,17 @@ impl Engine {
     /// Ends what is pending, or in an open batch, about failures whose results the model has.
     fn end_echoes(&mut self, exchange: &Exchange, now: Timestamp) {
         let calls = exchange.known_calls.iter().map(|call| &**call);
-        if !self.echoes.know(&exchange.session, calls) {
+        if !self.folds.echoes.know(&exchange.session, calls) {
             return;
         }
         let scope = Scope::Session(exchange.session.clone());
         for index in self.pipeline_deadlines.keys() {
-            let echoes = &self.echoes;
+            let echoes = &self.folds.echoes;
             pipeline(&mut self.pipelines, index)
                 .end_known(&scope, |seq| echoes.knows(&exchange.session, seq));
             self.drain_pipeline(index, now);
         }
-        let echoes = &self.echoes;
+        let echoes = &self.folds.echoes;
         // A critical one is delivered, as its event says that it must not be missed.
         let is_echo = |notification: &Notification| {
             notification.priority < Priority::Critical
@@ -93,11 +93,11 @@ impl Engine {
     /// Counts the turn that ended at an exchange, and lets a new task begin for the detectors.
     fn note_passed(&mut self, session: &SessionId, passed: Passed, now: Timestamp) {
         if passed.ends_turn {
-            let events = self.watches.end_turn(session, now);
-            self.publish(events);
+            self.folds.end_turn(session, now, &mut self.effects);
+            self.drain_folds();
         }
         if passed.begins_task {
-            self.detectors.begin_task(session);
+            self.folds.begin_task(session);
         }
     }
 
@@ -117,7 +117,7 @@ impl Engine {
     /// Puts notifications about checks aside when a session is resumed: its first prompt may
     /// summarize them.
     fn put_aside_summed_up(&mut self, session: SessionKey, exchange: &Exchange) -> Aside {
-        let (ci, id) = (&self.ci, &exchange.session);
+        let (ci, id) = (&self.folds.ci, &exchange.session);
         if exchange.context != ContextChange::Resumed || !ci.has_said_anything(id) {
             return Aside::default();
         }
@@ -159,12 +159,13 @@ impl Engine {
         }
         let shown = exchange.shows_notices.then(|| {
             let folder = self.sessions.workspace(session);
-            self.for_user.show(&exchange.session, folder, &exchange.carrier, now)
+            self.folds.for_user.show(&exchange.session, folder, &exchange.carrier, now)
         });
         let (for_user, entries) = shown.flatten().unzip();
         let answer =
             self.sessions.release(session, exchange, decided, || *injection, for_user.as_deref(), now);
-        self.record_all(entries.unwrap_or_default());
+        self.effects.record(entries.unwrap_or_default());
+        self.drain_folds();
         answer
     }
 }

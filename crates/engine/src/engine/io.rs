@@ -165,12 +165,6 @@ pub enum WakeReason {
     Unclaimed,
     /// Sessions have broadcasts pending.
     Fanout,
-    /// The count of a source's throttled events is due.
-    Throttle,
-    /// A watch is due or ends.
-    Watch,
-    /// A sink retry is due, or no hook that shows a notice arrived in time.
-    Sink,
-    /// A question expires, or its end was not fetched in time.
-    Question,
+    /// A fold wants to be called: a watch or a question expires, a sink is tried again.
+    Fold,
 }

@@ -2,22 +2,17 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
-use super::{echoes::Echoes, io::Output};
+use super::{folds::Folds, io::Output};
 use journal::time::{Timestamp, deadlines::Deadlines};
 
 use crate::{
-    ci::Follows,
     conversation::{SessionKey, SessionOutput, Sessions},
-    detector::Detectors,
-    event::{Event, Scope},
+    event::Scope,
+    fold::{Effect, Effects},
     ledger::{LedgerEntry, Tally},
     matcher::Matcher,
     pipeline::Pipeline,
-    probe,
     rules::CompiledRules,
-    sink::{Deliveries, Questions},
-    throttle::{Lineage, Throttle},
-    watch::Watches,
 };
 
 /// The decision logic of the program.
@@ -32,18 +27,9 @@ pub struct Engine {
     /// The time of each pipeline's next wake-up, by its index.
     pub(super) pipeline_deadlines: Deadlines<u32>,
     pub(super) sessions: Sessions,
-    pub(super) lineage: Lineage,
-    pub(super) throttle: Throttle,
-    pub(super) detectors: Detectors,
-    /// The failures whose sessions know them.
-    pub(super) echoes: Echoes,
-    /// The sessions' known state of the machine.
-    pub(super) probes: probe::Memory,
-    pub(super) watches: Watches,
-    /// Notices that are being delivered to the user.
-    pub(super) for_user: Deliveries,
-    pub(super) questions: Questions,
-    pub(super) ci: Follows,
+    pub(super) folds: Folds,
+    /// Those of the folds that were not handled yet.
+    pub(super) effects: Effects,
     pub(super) tally: Tally,
     pub(super) outputs: VecDeque<Output>,
 }
@@ -52,23 +38,16 @@ impl Engine {
     /// Creates an engine with `rules` and no state.
     pub fn new(rules: Arc<CompiledRules>) -> Self {
         let pipelines = rules.subscribers.iter().cloned().map(Pipeline::new).collect();
-        let mut ci = Follows::default();
-        ci.apply(&rules.ci);
+        let mut folds = Folds::default();
+        folds.apply(&rules, None);
         Self {
             matcher: rules.matcher(),
             resolvers: rules.resolvers(),
             pipelines,
             pipeline_deadlines: Deadlines::default(),
             sessions: Sessions::new(rules.conversation()),
-            lineage: Lineage::default(),
-            throttle: Throttle::default(),
-            detectors: Detectors::default(),
-            echoes: Echoes::default(),
-            probes: probe::Memory::default(),
-            watches: Watches::default(),
-            for_user: Deliveries::default(),
-            questions: Questions::default(),
-            ci,
+            folds,
+            effects: Effects::default(),
             tally: Tally::default(),
             outputs: VecDeque::new(),
             rules,
@@ -78,16 +57,6 @@ impl Engine {
     /// See [`pipeline`].
     pub(super) fn pipeline_mut(&mut self, index: u32) -> &mut Pipeline {
         pipeline(&mut self.pipelines, index)
-    }
-
-    pub(super) fn publish(&mut self, events: impl IntoIterator<Item = Event>) {
-        self.outputs.extend(events.into_iter().map(Output::Publish));
-    }
-
-    pub(super) fn record_all(&mut self, entries: impl IntoIterator<Item = LedgerEntry>) {
-        for entry in entries {
-            self.record(entry);
-        }
     }
 
     pub(super) fn record(&mut self, entry: LedgerEntry) {
@@ -105,30 +74,25 @@ impl Engine {
                     self.outputs.push_back(Output::Session(session, change));
                 }
                 SessionOutput::Wake(pending) => self.outputs.push_back(Output::Wake(pending)),
-                SessionOutput::Publish(event) => self.publish([event]),
-                SessionOutput::Continued { from, to } => {
-                    self.watches.follow(&from, &to);
-                    self.for_user.follow(&from, &to);
-                    self.questions.follow(&from, &to);
-                    self.ci.hand_over(&from, &to);
-                }
-                SessionOutput::Copied { from, to } => self.probes.copy(&from, &to),
-                SessionOutput::Ended { session, parent } => {
-                    self.watches.end_of(&session);
-                    let not_shown = self.for_user.end_of(&session);
-                    self.record_all(not_shown);
-                    self.questions.end_of(&session);
-                    self.ci.end_of(&session, parent.as_ref());
+                SessionOutput::Publish(event) => self.outputs.push_back(Output::Publish(event)),
+                SessionOutput::Succession(change) => {
+                    self.folds.follow(&change, &mut self.effects);
+                    self.drain_folds();
                 }
             }
         }
     }
 
-    /// Ends the deliveries of questions that have ended.
-    pub(super) fn close_questions(&mut self) {
-        for id in self.questions.take_closed() {
-            let entries = self.for_user.end_question(&id);
-            self.record_all(entries);
+    /// Handles the effects of the folds. Call it after each of their steps, before any other output.
+    pub(super) fn drain_folds(&mut self) {
+        for question in self.folds.questions.take_closed() {
+            self.folds.for_user.end_question(&question, &mut self.effects);
+        }
+        for effect in self.effects.take() {
+            match effect {
+                Effect::Publish(event) => self.outputs.push_back(Output::Publish(event)),
+                Effect::Record(entry) => self.record(entry),
+            }
         }
     }
 

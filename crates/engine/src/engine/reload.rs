@@ -41,17 +41,9 @@ impl Engine {
         self.pipelines = rules.subscribers.iter().map(pipeline).collect();
         self.matcher = rules.matcher();
         self.resolvers = rules.resolvers();
-        if self.rules.sources != rules.sources {
-            self.throttle.forget_rates();
-        }
         self.restore_pipeline_deadlines();
-        self.ci.apply(&rules.ci);
-        if self.rules.sinks.quiet != rules.sinks.quiet {
-            self.for_user.forget_quiet();
-        }
+        self.folds.apply(&rules, Some(&self.rules));
         self.rules = rules;
-        // Due times depend on the new settings.
-        self.for_user.note_change();
         self.sessions.replace_settings(self.rules.conversation(), &switched_off);
     }
 }

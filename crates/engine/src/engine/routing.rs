@@ -9,8 +9,8 @@ use journal::time::Timestamp;
 
 use crate::{
     conversation::Concerned,
-    event::{Event, SessionId, Severity},
-    ledger::{LedgerEntry, Reason},
+    event::{Event, Severity},
+    ledger::LedgerEntry,
     notification::{Audience, Notification, SubscriberId},
     pipeline::{Failure, PipelineOutput},
 };
@@ -46,7 +46,7 @@ impl Engine {
     /// Routes a notification to its audience: the queue of every open session in its scope (without
     /// one, it is kept for the next session), the user's sinks, or both.
     pub(super) fn route(&mut self, notification: Arc<Notification>, audience: Audience, now: Timestamp) {
-        self.lineage.remember_notification(&notification);
+        self.folds.lineage.remember_notification(&notification);
         self.outputs.push_back(Output::Made(notification.clone()));
         self.record(LedgerEntry::Created {
             notification: notification.id,
@@ -67,7 +67,7 @@ impl Engine {
                 let mut takers = Vec::with_capacity(sessions.len());
                 for session in sessions {
                     let id = self.sessions.id(session);
-                    match self.reason_against(id, &notification) {
+                    match self.folds.reason_against(id, &notification.events) {
                         Some(reason) => self.sessions.refuse(notification.id, id.clone(), reason),
                         None => takers.push(session),
                     }
@@ -79,15 +79,6 @@ impl Engine {
             }
         }
         self.drain_sessions();
-    }
-
-    /// The reason why a session in the scope does not get a notification: a watch has already
-    /// notified it, it already knows the content, or its model has the results of the failed calls.
-    fn reason_against(&self, session: &SessionId, notification: &Notification) -> Option<Reason> {
-        let events = &notification.events;
-        let is_watched = self.watches.has_said(session, events).then_some(Reason::Watched);
-        let is_known = || self.probes.knows_all(session, events) || self.echoes.knows_all(session, events);
-        is_watched.or_else(|| is_known().then_some(Reason::Known))
     }
 
     /// Publishes the failure of a template or a `where`. The pipeline reports each place only once,

@@ -31,8 +31,8 @@ impl Engine {
             ..self.notice(notification, notification.id.as_str(), &message, now)
         };
         let subject = Subject::Notification(notification.id);
-        let entries = self.for_user.take(notice, subject, &sinks, now);
-        self.record_all(entries);
+        self.folds.for_user.take(notice, subject, &sinks, now, &mut self.effects);
+        self.drain_folds();
     }
 
     /// Sends a notice of a notification's template to the user's sinks.
@@ -49,8 +49,8 @@ impl Engine {
         let notice = Notice { level, category, link, ..self.notice(notification, &id, &message, now) };
         self.outputs.push_back(Output::Said(Arc::new(notice.clone())));
         let subject = Subject::Notification(notification.id);
-        let entries = self.for_user.take(notice, subject, &self.rules.sinks.default, now);
-        self.record_all(entries);
+        self.folds.for_user.take(notice, subject, &self.rules.sinks.default, now, &mut self.effects);
+        self.drain_folds();
     }
 
     /// A notice of a notification's subscriber, with the notification's folder.

@@ -47,43 +47,43 @@ impl Engine {
 
     /// Changes of the sessions' known states since the last call.
     pub fn take_known(&mut self) -> Option<Changes> {
-        self.probes.has_changes().then(|| self.probes.take_changes())
+        self.folds.probes.has_changes().then(|| self.folds.probes.take_changes())
     }
 
     /// The open watches, in id order.
     pub fn watches(&self) -> impl Iterator<Item = &Arc<Watch>> {
-        self.watches.open()
+        self.folds.watches.open()
     }
 
     /// The open watches, if they changed since the last call.
     pub fn take_watches(&mut self) -> Option<Arc<[Arc<Watch>]>> {
-        self.watches.take_changes()
+        self.folds.watches.take_changes()
     }
 
     /// Due deliveries to the sinks, if they may have changed since the last call.
     pub fn take_outbound(&mut self) -> Option<Outbound> {
-        let jobs = self.for_user.take_due()?;
+        let jobs = self.folds.for_user.take_due()?;
         Some(Outbound { settings: Arc::clone(&self.rules.sinks), jobs })
     }
 
     /// The outcome of a notice at the sinks, if it is one of the newest.
     pub fn sink_verdict(&self, notice: &str) -> Option<&SinkVerdict> {
-        self.for_user.verdict(notice)
+        self.folds.for_user.verdict(notice)
     }
 
     /// The open questions, if they changed since the last call.
     pub fn take_questions(&mut self) -> Option<Arc<[Arc<Question>]>> {
-        self.questions.take_changes()
+        self.folds.questions.take_changes()
     }
 
     /// The state of a question that is open or ended recently.
     pub fn question(&self, id: &str) -> Option<QuestionState> {
-        self.questions.state(id)
+        self.folds.questions.state(id)
     }
 
     /// The next CI requests, if they may have changed since the last call.
     pub fn take_ci_plan(&mut self) -> Option<Plan> {
-        self.ci.take_plan()
+        self.folds.ci.take_plan()
     }
 
     /// The folders of open sessions, if they changed since the last call.

@@ -16,8 +16,10 @@ use super::{Known, NOTED, Noted, OtherSession, Pushed, context::Limit, published
 use journal::time::Timestamp;
 
 use crate::{
-    event::{EventRef, Seq, SessionId, Severity},
-    session::OPENING_EVENT,
+    event::{EventRef, Seq, SessionId, Severity, catalogue::own::ends_checks},
+    fold::{Dispatched, Effects, Fold},
+    ledger::Reason,
+    session::{OPENING_EVENT, Succession},
 };
 
 /// Most known sessions; beyond it the one inactive for the longest time is evicted.
@@ -31,8 +33,6 @@ const OTHERS_MAX: usize = 16;
 const LIMITS_MAX: usize = 64;
 /// Event for the end of a watch; its payload has the watched `paths`.
 const WATCH_FIRED: &str = "watch.fired";
-/// Events for the end of a push's checks; their payload has the `branch` and a `summary`.
-const CHECKS_ENDED: [&str; 3] = ["ci.run.completed", "ci.run.failed", "ci.follow.ended"];
 /// Most branches with a kept outcome of their checks.
 const PUSHED_MAX: usize = 3;
 /// Most kept paths of ended watches of a session; the paths of the last watch may exceed it.
@@ -141,14 +141,43 @@ impl View {
     }
 }
 
+impl Fold for Memory {
+    type Settings = ();
+
+    fn observe(&mut self, dispatched: &Dispatched<'_>, (): &(), _: &mut Effects) -> bool {
+        let Dispatched { seq, event, trust, now, .. } = *dispatched;
+        if trust.is_trusted() {
+            self.note(event, now);
+        }
+        self.published.note(seq, event);
+        false
+    }
+
+    /// A copy of a session knows the same.
+    fn follow(&mut self, change: &Succession, _: &mut Effects) {
+        if let Succession::Copied { from, to } = change
+            && let Some(known) = self.sessions.get(from).cloned()
+        {
+            self.make_room();
+            self.sessions.insert(to.clone(), known);
+            self.note_change(to);
+        }
+    }
+
+    /// The session knows the content of the files.
+    fn reason_against(&self, session: &SessionId, events: &[Seq]) -> Option<Reason> {
+        self.knows_all(session, events).then_some(Reason::Known)
+    }
+}
+
 impl Memory {
     /// Applies a trusted event.
-    pub fn observe(&mut self, event: &EventRef<'_>, now: Timestamp) {
+    pub fn note(&mut self, event: &EventRef<'_>, now: Timestamp) {
         let Some(session) = event.session else { return };
         if event.is_own() && event.event_type == WATCH_FIRED {
             return self.note_watched(&SessionId::new(session), event);
         }
-        if event.is_own() && CHECKS_ENDED.contains(&event.event_type) {
+        if ends_checks(event) {
             return self.note_checks(&SessionId::new(session), event, now);
         }
         let is_of_calls = event.event_type.starts_with("tool.call.");
@@ -187,11 +216,6 @@ impl Memory {
                 };
             }
         }
-    }
-
-    /// Records a file change, if the event reports one.
-    pub fn note_published(&mut self, seq: Seq, event: &EventRef<'_>) {
-        self.published.note(seq, event);
     }
 
     /// Whether a session knows the current content of every file in these events.
@@ -255,15 +279,6 @@ impl Memory {
             let silent = others.min_by_key(|(_, known)| known.heard_at).map(|(id, _)| id.clone());
             let Some(silent) = silent else { return };
             self.remove(&silent);
-        }
-    }
-
-    /// Copies the known state of `original` to `copy`.
-    pub fn copy(&mut self, original: &SessionId, copy: &SessionId) {
-        if let Some(known) = self.sessions.get(original).cloned() {
-            self.make_room();
-            self.sessions.insert(copy.clone(), known);
-            self.note_change(copy);
         }
     }
 
@@ -362,12 +377,12 @@ mod tests {
             let view = memory.view(&SessionId::new(session), None, |_| true, Timestamp::ZERO);
             view.known.files.len()
         };
-        memory.observe(&noted("first", FILES_MAX / 2).as_ref(), Timestamp::ZERO);
-        memory.observe(&noted("second", FILES_MAX / 2).as_ref(), Timestamp::ZERO);
+        memory.note(&noted("first", FILES_MAX / 2).as_ref(), Timestamp::ZERO);
+        memory.note(&noted("second", FILES_MAX / 2).as_ref(), Timestamp::ZERO);
         assert_eq!(known(&memory, "first"), FILES_MAX / 2);
         let turn = Event { event_type: "agent.turn.start".parse().expect("valid"), ..noted("first", 0) };
-        memory.observe(&turn.as_ref(), Timestamp::from_millis(5));
-        memory.observe(&noted("third", 1).as_ref(), Timestamp::ZERO);
+        memory.note(&turn.as_ref(), Timestamp::from_millis(5));
+        memory.note(&noted("third", 1).as_ref(), Timestamp::ZERO);
         assert_eq!(
             [known(&memory, "first"), known(&memory, "second"), known(&memory, "third")],
             [FILES_MAX / 2, 0, 1]
@@ -378,12 +393,12 @@ mod tests {
     fn what_is_no_note_teaches_nothing_and_sessions_are_bounded() {
         let mut memory = Memory::default();
         let wrong = Event { payload: Payload::from(json!({ "files": 7 })), ..noted("s", 0) };
-        memory.observe(&wrong.as_ref(), Timestamp::ZERO);
+        memory.note(&wrong.as_ref(), Timestamp::ZERO);
         let foreign = Event { provenance: Provenance::Harness, ..noted("s", 1) };
-        memory.observe(&foreign.as_ref(), Timestamp::ZERO);
+        memory.note(&foreign.as_ref(), Timestamp::ZERO);
         assert!(memory.sessions.is_empty());
         for number in 0..=SESSIONS_MAX {
-            memory.observe(&noted(&number.to_string(), 1).as_ref(), Timestamp::ZERO);
+            memory.note(&noted(&number.to_string(), 1).as_ref(), Timestamp::ZERO);
         }
         assert_eq!(memory.sessions.len(), SESSIONS_MAX);
     }

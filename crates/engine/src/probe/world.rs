@@ -209,7 +209,7 @@ impl World {
     pub(super) fn observe(&mut self, events: &[Event]) {
         let now = Timestamp::from_millis(self.now_ms);
         for event in events {
-            self.memory.observe(&event.as_ref(), now);
+            self.memory.note(&event.as_ref(), now);
         }
     }
 
@@ -229,7 +229,7 @@ impl World {
             workspace: Some("/w".into()),
             cause: None,
         };
-        self.memory.observe(&event.as_ref(), now);
+        self.memory.note(&event.as_ref(), now);
     }
 }
 

@@ -16,9 +16,11 @@ use super::{
 use journal::time::Timestamp;
 
 use crate::{
-    event::{EventRef, Seq, SessionId},
+    event::SessionId,
+    fold::{Dispatched, Effects, Fold},
     ledger::{LedgerEntry, NotSent, Step, Subject, Suppressed},
     notification::Sink,
+    session::Succession,
 };
 
 /// Most open notices; beyond that the oldest is evicted.
@@ -99,30 +101,6 @@ impl From<Stored> for Deliveries {
 }
 
 impl Deliveries {
-    /// Takes an event; returns the ledger entries that follow from it, or `None` if it is neither a
-    /// notice nor a sink's report.
-    pub fn observe(
-        &mut self,
-        seq: Seq,
-        event: &EventRef<'_>,
-        settings: &Settings,
-        now: Timestamp,
-    ) -> Option<Vec<LedgerEntry>> {
-        if !event.is_own() {
-            return None;
-        }
-        match event.event_type {
-            NOTICE | question::ASKED => {
-                Some(self.take(Notice::of(event, now)?, Subject::Event(seq), &settings.default, now))
-            }
-            SENT | FAILED | WAITS => {
-                let report = serde_json::from_str(event.payload).ok()?;
-                Some(self.note_report(report, settings, now))
-            }
-            _ => None,
-        }
-    }
-
     /// Queues a notice for these sinks, unless it is over a limit.
     pub fn take(
         &mut self,
@@ -130,7 +108,8 @@ impl Deliveries {
         subject: Subject,
         sinks: &[Sink],
         now: Timestamp,
-    ) -> Vec<LedgerEntry> {
+        to: &mut Effects,
+    ) {
         let speaker = speaker(&notice, &subject);
         notice.progress = notice.progress.map(|progress| progress.of(&speaker));
         let passed =
@@ -139,14 +118,14 @@ impl Deliveries {
             Ok(passed) => passed,
             Err(suppressed) => {
                 self.note_verdict(&notice.id, Verdict::Suppressed(suppressed));
-                return vec![entry(&subject, Step::Suppressed(suppressed))];
+                return to.record([entry(&subject, Step::Suppressed(suppressed))]);
             }
         };
-        let mut entries = self.supersede(&notice);
+        self.supersede(&notice, to);
         if self.open.len() >= OPEN_MAX
             && let Some((_, Open { subject, ways, .. })) = self.open.pop_first()
         {
-            entries.extend(ways.into_keys().map(|sink| entry(&subject, Step::Ended(sink, NotSent::Evicted))));
+            to.record(ways.into_keys().map(|sink| entry(&subject, Step::Ended(sink, NotSent::Evicted))));
         }
         let from = (at > now).then_some(at);
         let way = |sink: Sink| {
@@ -154,7 +133,7 @@ impl Deliveries {
             Way { failures: 0, at, is_quiet: false }
         };
         let ways: BTreeMap<Sink, Way> = sinks.iter().map(|sink| (*sink, way(*sink))).collect();
-        entries.extend(sinks.iter().map(|sink| entry(&subject, Step::Queued(*sink))));
+        to.record(sinks.iter().map(|sink| entry(&subject, Step::Queued(*sink))));
         let sinks = sinks.to_vec();
         let verdict = if at > now { Verdict::Later(sinks, at) } else { Verdict::Taken(sinks) };
         self.note_verdict(&notice.id, verdict);
@@ -162,15 +141,14 @@ impl Deliveries {
         self.open
             .insert(self.said, Open { notice: Arc::new(Notice { held, ..notice }), subject, ways, from });
         self.note_change();
-        entries
     }
 
     /// Ends the open notices that `newer` replaces.
-    fn supersede(&mut self, newer: &Notice) -> Vec<LedgerEntry> {
-        let Some(progress) = &newer.progress else { return Vec::new() };
-        self.end_ways(NotSent::Superseded, |older| {
-            older.progress.as_ref().is_some_and(|older| older.line == progress.line)
-        })
+    fn supersede(&mut self, newer: &Notice, to: &mut Effects) {
+        let Some(progress) = &newer.progress else { return };
+        let is_older =
+            |older: &Notice| older.progress.as_ref().is_some_and(|older| older.line == progress.line);
+        self.end_ways(NotSent::Superseded, is_older, to);
     }
 
     fn note_verdict(&mut self, id: &Arc<str>, verdict: Verdict) {
@@ -183,19 +161,19 @@ impl Deliveries {
         self.verdicts.iter().rev().find(|(known, _)| &**known == id).map(|(_, verdict)| verdict)
     }
 
-    fn note_report(&mut self, report: Report, settings: &Settings, now: Timestamp) -> Vec<LedgerEntry> {
+    fn note_report(&mut self, report: Report, settings: &Settings, now: Timestamp, to: &mut Effects) {
         let Report { notice, sink, failures, id, error, is_final, until } = report;
         let mut found = self.open.iter_mut().filter(|(_, open)| open.notice.id == notice);
         let Some((number, open)) = found.next().map(|(number, open)| (*number, open)) else {
-            return Vec::new();
+            return;
         };
         // A report of an earlier attempt does not concern the present one.
         let Some(way) = open.ways.get_mut(&sink).filter(|way| way.failures == failures) else {
-            return Vec::new();
+            return;
         };
         let step = match (error, until) {
             // It already waits, or a sink has accepted it meanwhile.
-            (None, Some(_)) if way.at.is_some() => return Vec::new(),
+            (None, Some(_)) if way.at.is_some() => return,
             (None, Some(until)) => Step::Waits { sink, until },
             (None, None) => Step::Sent(sink, id),
             (Some(error), _) => {
@@ -211,36 +189,11 @@ impl Deliveries {
         } else {
             open.ways.remove(&sink);
         }
-        let entries = vec![entry(&open.subject, step)];
+        to.record([entry(&open.subject, step)]);
         if open.ways.is_empty() {
             self.open.remove(&number);
         }
         self.note_change();
-        entries
-    }
-
-    /// The time of the next timeout.
-    pub const fn poll_timeout(&self) -> Option<Timestamp> {
-        self.deadline
-    }
-
-    /// Makes waiting deliveries due at `now`, and ends those that no hook has shown in time.
-    pub fn handle_timeout(&mut self, now: Timestamp) -> Vec<LedgerEntry> {
-        let mut entries = Vec::new();
-        for open in self.open.values_mut() {
-            for (sink, way) in &mut open.ways {
-                if *sink != Sink::Harness && way.at.is_some_and(|at| at <= now) {
-                    (way.at, way.is_quiet) = (None, false);
-                }
-            }
-            let is_over = open.ways.get(&Sink::Harness).is_some_and(|way| way.at.is_some_and(|at| at <= now));
-            if is_over {
-                open.ways.remove(&Sink::Harness);
-                entries.push(entry(&open.subject, Step::Ended(Sink::Harness, NotSent::Expired)));
-            }
-        }
-        self.remove_done();
-        entries
     }
 
     /// Returns the line that a hook of `session`, which works in `folder`, shows its user at `now`,
@@ -271,44 +224,26 @@ impl Deliveries {
         Some((lines.join(SEPARATOR), entries))
     }
 
-    /// Moves the notices that a session's hooks have not shown to its successor.
-    pub fn follow(&mut self, from: &SessionId, to: &SessionId) {
-        for open in self.open.values_mut().filter(|open| open.notice.session.as_ref() == Some(from)) {
-            Arc::make_mut(&mut open.notice).session = Some(to.clone());
-        }
-    }
-
-    /// Ends the notices for the hooks of a session that has ended and cannot be resumed.
-    pub fn end_of(&mut self, session: &SessionId) -> Vec<LedgerEntry> {
-        let mut entries = Vec::new();
-        for open in self.open.values_mut().filter(|open| open.notice.session.as_ref() == Some(session)) {
-            if open.ways.remove(&Sink::Harness).is_some() {
-                entries.push(entry(&open.subject, Step::Ended(Sink::Harness, NotSent::SessionGone)));
-            }
-        }
-        if !entries.is_empty() {
-            self.remove_done();
-        }
-        entries
+    fn open_of<'a>(&'a mut self, session: &'a SessionId) -> impl Iterator<Item = &'a mut Open> {
+        self.open.values_mut().filter(move |open| open.notice.session.as_ref() == Some(session))
     }
 
     /// Ends the deliveries of a question that was answered or has expired.
-    pub fn end_question(&mut self, id: &str) -> Vec<LedgerEntry> {
-        self.end_ways(NotSent::QuestionOver, |notice| *notice.id == *id)
+    pub fn end_question(&mut self, id: &str, to: &mut Effects) {
+        self.end_ways(NotSent::QuestionOver, |notice| *notice.id == *id, to);
     }
 
     /// Ends all deliveries of the notices that match `is_over`.
-    fn end_ways(&mut self, why: NotSent, is_over: impl Fn(&Notice) -> bool) -> Vec<LedgerEntry> {
-        let mut entries = Vec::new();
+    fn end_ways(&mut self, why: NotSent, is_over: impl Fn(&Notice) -> bool, to: &mut Effects) {
+        let mut has_ended = false;
         for open in self.open.values_mut().filter(|open| is_over(&open.notice)) {
             let ways = std::mem::take(&mut open.ways);
-            let end = |sink: Sink| entry(&open.subject, Step::Ended(sink, why));
-            entries.extend(ways.into_keys().map(end));
+            has_ended |= !ways.is_empty();
+            to.record(ways.into_keys().map(|sink| entry(&open.subject, Step::Ended(sink, why))));
         }
-        if !entries.is_empty() {
+        if has_ended {
             self.remove_done();
         }
-        entries
     }
 
     /// Returns the due jobs, if they may have changed since the last call.
@@ -333,7 +268,7 @@ impl Deliveries {
 
     /// Makes deliveries due that wait for the end of quiet hours, because the hours were changed.
     /// Those that have to wait in the new hours are reported as waiting again.
-    pub fn forget_quiet(&mut self) {
+    fn forget_quiet(&mut self) {
         for way in self.open.values_mut().flat_map(|open| open.ways.values_mut()).filter(|way| way.is_quiet) {
             (way.at, way.is_quiet) = (None, false);
         }
@@ -341,7 +276,7 @@ impl Deliveries {
     }
 
     /// Notes that the due jobs may have changed, and updates the deadline.
-    pub fn note_change(&mut self) {
+    pub(super) fn note_change(&mut self) {
         self.has_changed = true;
         self.deadline = self.open.values().flat_map(|open| open.ways.values()).filter_map(|way| way.at).min();
     }
@@ -349,6 +284,84 @@ impl Deliveries {
     #[cfg(test)]
     pub(super) fn len(&self) -> (usize, usize) {
         (self.open.len(), self.limits.len())
+    }
+}
+
+impl Fold for Deliveries {
+    type Settings = Settings;
+
+    fn apply(&mut self, settings: &Settings, before: Option<&Settings>) {
+        if before.is_some_and(|before| before.quiet != settings.quiet) {
+            self.forget_quiet();
+        }
+        // Due times depend on the settings.
+        self.note_change();
+    }
+
+    /// Takes notices and the reports of sinks.
+    fn observe(&mut self, dispatched: &Dispatched<'_>, settings: &Settings, to: &mut Effects) -> bool {
+        let Dispatched { seq, event, now, .. } = *dispatched;
+        if !event.is_own() {
+            return false;
+        }
+        match event.event_type {
+            NOTICE | question::ASKED => {
+                let Some(notice) = Notice::of(event, now) else { return false };
+                self.take(notice, Subject::Event(seq), &settings.default, now, to);
+            }
+            SENT | FAILED | WAITS => {
+                let Ok(report) = serde_json::from_str(event.payload) else { return false };
+                self.note_report(report, settings, now, to);
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    fn poll_timeout(&self) -> Option<Timestamp> {
+        self.deadline
+    }
+
+    /// Makes waiting deliveries due, and ends those that no hook has shown in time.
+    fn handle_timeout(&mut self, now: Timestamp, to: &mut Effects) {
+        for open in self.open.values_mut() {
+            for (sink, way) in &mut open.ways {
+                if *sink != Sink::Harness && way.at.is_some_and(|at| at <= now) {
+                    (way.at, way.is_quiet) = (None, false);
+                }
+            }
+            let is_over = open.ways.get(&Sink::Harness).is_some_and(|way| way.at.is_some_and(|at| at <= now));
+            if is_over {
+                open.ways.remove(&Sink::Harness);
+                to.record([entry(&open.subject, Step::Ended(Sink::Harness, NotSent::Expired))]);
+            }
+        }
+        self.remove_done();
+    }
+
+    /// The notices for the hooks of an ended session end.
+    fn follow(&mut self, change: &Succession, effects: &mut Effects) {
+        match change {
+            Succession::Continued { from, to } => {
+                for open in self.open_of(from) {
+                    Arc::make_mut(&mut open.notice).session = Some(to.clone());
+                }
+            }
+            Succession::Copied { .. } => {}
+            Succession::Ended { session, .. } => {
+                let mut has_ended = false;
+                for open in self.open_of(session) {
+                    if open.ways.remove(&Sink::Harness).is_some() {
+                        effects
+                            .record([entry(&open.subject, Step::Ended(Sink::Harness, NotSent::SessionGone))]);
+                        has_ended = true;
+                    }
+                }
+                if has_ended {
+                    self.remove_done();
+                }
+            }
+        }
     }
 }
 

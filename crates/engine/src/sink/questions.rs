@@ -12,7 +12,11 @@ use super::question::{
 };
 use journal::time::Timestamp;
 
-use crate::event::{Event, EventRef, SessionId};
+use crate::{
+    event::{Event, EventRef, SessionId},
+    fold::{Dispatched, Effects, Fold},
+    session::Succession,
+};
 
 /// Most remembered ends, for callers that ask again after a restart.
 const ENDED_MAX: usize = 256;
@@ -73,28 +77,6 @@ struct Taken {
 }
 
 impl Questions {
-    /// Takes an event; returns the events to publish with it: ends of questions.
-    pub fn observe(&mut self, event: &EventRef<'_>, now: Timestamp) -> Vec<Event> {
-        if !event.is_own() {
-            return Vec::new();
-        }
-        match event.event_type {
-            ASKED => {
-                self.ask(event);
-                Vec::new()
-            }
-            CHOSEN => match serde_json::from_str(event.payload) {
-                Ok(chosen) => self.choose(chosen, event.id, now),
-                Err(_) => Vec::new(),
-            },
-            TAKEN => match serde_json::from_str(event.payload) {
-                Ok(Taken { question }) => self.take(&question, now),
-                Err(_) => Vec::new(),
-            },
-            _ => Vec::new(),
-        }
-    }
-
     fn ask(&mut self, event: &EventRef<'_>) {
         let Ok(asked) = serde_json::from_str::<Question>(event.payload) else { return };
         let (session, workspace) = (event.session.map(SessionId::new), event.workspace.map(Into::into));
@@ -154,29 +136,6 @@ impl Questions {
         vec![question.end_event(&end, IsTaken::Yes, now)]
     }
 
-    /// When the next question expires, or the next end is announced because no caller received it.
-    pub const fn poll_timeout(&self) -> Option<Timestamp> {
-        self.deadline
-    }
-
-    /// The events to publish at `now`, when [`Questions::poll_timeout`] is due.
-    pub fn take_due(&mut self, now: Timestamp) -> Vec<Event> {
-        let due = self.open.values().filter(|open| open.deadline() <= now);
-        let due: Vec<Arc<Question>> = due.cloned().collect();
-        let mut events = Vec::new();
-        for question in due {
-            match &question.end {
-                None => events.extend(self.end(Arc::clone(&question), End::Expired, now)),
-                Some(end) => {
-                    self.open.remove(&question.id);
-                    events.push(question.end_event(end, IsTaken::No, now));
-                }
-            }
-        }
-        self.note_change();
-        events
-    }
-
     /// The state of a question, if it is open or one of the newest ended ones.
     pub fn state(&self, id: &str) -> Option<QuestionState> {
         match self.open.get(id).filter(|open| open.end.is_none()) {
@@ -202,21 +161,6 @@ impl Questions {
         std::mem::take(&mut self.closed)
     }
 
-    /// Moves the questions of a session to its successor.
-    pub fn follow(&mut self, from: &SessionId, to: &SessionId) {
-        self.change_asker(from, |question| question.session = Some(to.clone()));
-    }
-
-    /// Moves the questions of a session that has ended and cannot be resumed to its folder, whose
-    /// next session gets the answers.
-    pub fn end_of(&mut self, session: &SessionId) {
-        self.change_asker(session, |question| {
-            if question.workspace.is_some() {
-                question.session = None;
-            }
-        });
-    }
-
     fn change_asker(&mut self, asker: &SessionId, change: impl Fn(&mut Question)) {
         let mut has_changed = false;
         for question in self.open.values_mut().filter(|open| open.session.as_ref() == Some(asker)) {
@@ -231,6 +175,65 @@ impl Questions {
     fn note_change(&mut self) {
         self.has_changed = true;
         self.deadline = self.open.values().map(|open| open.deadline()).min();
+    }
+}
+
+impl Fold for Questions {
+    type Settings = ();
+
+    fn observe(&mut self, dispatched: &Dispatched<'_>, (): &(), to: &mut Effects) -> bool {
+        let Dispatched { event, now, .. } = *dispatched;
+        if !event.is_own() {
+            return false;
+        }
+        let ended = match event.event_type {
+            ASKED => {
+                self.ask(event);
+                return false;
+            }
+            CHOSEN => serde_json::from_str(event.payload).map(|chosen| self.choose(chosen, event.id, now)),
+            TAKEN => serde_json::from_str(event.payload).map(|Taken { question }| self.take(&question, now)),
+            _ => return false,
+        };
+        to.publish(ended.unwrap_or_default());
+        false
+    }
+
+    /// When the next question expires, or the next end is announced because no caller received it.
+    fn poll_timeout(&self) -> Option<Timestamp> {
+        self.deadline
+    }
+
+    fn handle_timeout(&mut self, now: Timestamp, to: &mut Effects) {
+        let due = self.open.values().filter(|open| open.deadline() <= now);
+        let due: Vec<Arc<Question>> = due.cloned().collect();
+        let mut events = Vec::new();
+        for question in due {
+            match &question.end {
+                None => events.extend(self.end(Arc::clone(&question), End::Expired, now)),
+                Some(end) => {
+                    self.open.remove(&question.id);
+                    events.push(question.end_event(end, IsTaken::No, now));
+                }
+            }
+        }
+        self.note_change();
+        to.publish(events);
+    }
+
+    /// The questions of an ended session move to its folder, whose next session gets the answers.
+    fn follow(&mut self, change: &Succession, _: &mut Effects) {
+        match change {
+            Succession::Continued { from, to } => {
+                self.change_asker(from, |question| question.session = Some(to.clone()));
+            }
+            Succession::Copied { .. } => {}
+            Succession::Ended { session, .. } => self.change_asker(session, |question| {
+                if question.workspace.is_some() {
+                    question.session = None;
+                }
+            }),
+        }
     }
 }
 

@@ -12,8 +12,10 @@ use super::{
 };
 use crate::{
     event::{Event, Provenance, Seq, SessionId},
+    fold::{Dispatched, Effects, Fold},
     ledger::{LedgerEntry, Step, Subject, Suppressed},
     notification::{Level, NotificationId},
+    session::Succession,
     snapshot,
 };
 
@@ -25,6 +27,10 @@ fn settings(sinks: &[Sink]) -> Settings {
 
 fn notice(id: &str, session: Option<&str>, message: &str) -> Notice {
     Notice { session: session.map(SessionId::new), ..Notice::new(id, message, START) }
+}
+
+fn ended(session: &str) -> Succession {
+    Succession::Ended { session: SessionId::new(session), parent: None }
 }
 
 /// The state of a test.
@@ -42,7 +48,10 @@ impl World {
 
     fn observe(&mut self, event: &Event) -> Option<Vec<LedgerEntry>> {
         self.seq += 1;
-        self.deliveries.observe(Seq(self.seq), &event.as_ref(), &self.settings, self.now)
+        let (event, mut effects) = (event.as_ref(), Effects::default());
+        let dispatched = Dispatched::trusted(Seq(self.seq), &event, self.now);
+        let is_taken = self.deliveries.observe(&dispatched, &self.settings, &mut effects);
+        is_taken.then(|| effects.into_entries())
     }
 
     /// Sends `message`; returns the steps that follow.
@@ -62,12 +71,27 @@ impl World {
 
     /// Advances the time; handles each deadline at its own time.
     fn wait(&mut self, time: Duration) -> Vec<String> {
-        let (end, mut entries) = (self.now + time, Vec::new());
+        let (end, mut effects) = (self.now + time, Effects::default());
         while let Some(at) = self.deliveries.poll_timeout().filter(|at| *at <= end) {
-            entries.extend(self.deliveries.handle_timeout(at));
+            self.deliveries.handle_timeout(at, &mut effects);
         }
         self.now = end;
-        lines(&entries)
+        lines(&effects.into_entries())
+    }
+
+    /// Lets the session's identity change; returns the steps that follow.
+    fn follow(&mut self, change: &Succession) -> Vec<String> {
+        let mut effects = Effects::default();
+        self.deliveries.follow(change, &mut effects);
+        lines(&effects.into_entries())
+    }
+
+    /// Applies other quiet hours.
+    fn set_quiet(&mut self, quiet: Option<&str>) {
+        let quiet = quiet.map(|hours| hours.parse().expect("hours"));
+        let settings = Settings { quiet, ..self.settings.clone() };
+        self.deliveries.apply(&settings, Some(&self.settings));
+        self.settings = settings;
     }
 
     fn due(&mut self) -> Vec<Job> {
@@ -328,15 +352,13 @@ fn other_quiet_hours_count_at_once_for_what_waits() {
     world.settings.quiet = Some("13:30-14:00".parse().expect("hours"));
     world.say("s1", "x");
     assert_eq!((world.hold().len(), world.due().len()), (1, 0));
-    world.settings.quiet = Some("13:30-15:00".parse().expect("hours"));
-    world.deliveries.forget_quiet();
+    world.set_quiet(Some("13:30-15:00"));
     assert_eq!(world.hold(), ["1 waits ntfy 4400 s"]);
-    world.settings.quiet = None;
-    world.deliveries.forget_quiet();
+    world.set_quiet(None);
     assert_eq!((world.hold().len(), world.due().len()), (0, 1));
     // A failed job waits for its retry, regardless of the hours.
     assert_eq!(world.fail(), ["1 failed ntfy it answered 503, 5 s"]);
-    world.deliveries.forget_quiet();
+    world.set_quiet(Some("13:30-15:00"));
     assert_eq!(world.due().len(), 0);
 }
 
@@ -349,10 +371,11 @@ fn a_hook_shows_a_few_lines_and_what_no_hook_shows_ends() {
     let (line, entries) = world.deliveries.show(&SessionId::new("s1"), None, "c1", world.now).expect("lines");
     assert_eq!((line.as_str(), entries.len()), ("llm: 0 | llm: 1 | llm: 2", SHOWN_MAX));
     // Notices of a continued session are shown in its successor; those without a session, anywhere.
-    world.deliveries.follow(&SessionId::new("s1"), &SessionId::new("s2"));
+    let [from, to] = ["s1", "s2"].map(SessionId::new);
+    assert_eq!(world.follow(&Succession::Continued { from, to }), Vec::<String>::new());
     assert_eq!(world.wait(HARNESS_WAIT), ["4 ended harness expired", "5 ended harness expired"]);
     world.say("s2", "x");
-    assert_eq!(lines(&world.deliveries.end_of(&SessionId::new("s2"))), ["6 ended harness session_gone"]);
+    assert_eq!(world.follow(&ended("s2")), ["6 ended harness session_gone"]);
     // A notice without a session is shown by the first hook in its folder.
     let from_folder = Notice { workspace: Some("/w".into()), ..notice("u9", None, "y") };
     assert_eq!(lines(&world.observe(&from_folder.event()).expect("a notice")), ["7 queued harness"]);
@@ -460,7 +483,7 @@ impl World {
                 shown.map(|(line, entries)| [vec![line], lines(&entries)].concat()).unwrap_or_default()
             }
             Act::Hold => self.hold(),
-            Act::End { session } => lines(&self.deliveries.end_of(&name(*session))),
+            Act::End { session } => self.follow(&Succession::Ended { session: name(*session), parent: None }),
             Act::Notification { message } => {
                 self.seq += 1;
                 let said = Notice {
@@ -468,7 +491,9 @@ impl World {
                     ..notice(&format!("n{}", self.seq), None, &message.to_string())
                 };
                 let subject = Subject::Notification(NotificationId::new(&said.id));
-                lines(&self.deliveries.take(said, subject, &self.settings.default.clone(), self.now))
+                let mut effects = Effects::default();
+                self.deliveries.take(said, subject, &self.settings.default, self.now, &mut effects);
+                lines(&effects.into_entries())
             }
         }
     }

@@ -12,6 +12,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::{
     event::{EventRef, Seq},
+    fold::Fold,
     notification::Notification,
 };
 
@@ -25,6 +26,10 @@ pub struct Lineage {
     order: VecDeque<Arc<str>>,
     /// The same for events by position, as notifications refer to them.
     of_events: BTreeMap<Seq, u32>,
+}
+
+impl Fold for Lineage {
+    type Settings = ();
 }
 
 impl Lineage {

@@ -10,10 +10,13 @@ use serde::{Deserialize, Serialize};
 use super::{ALL_MAX, CANCELLED, CONDITIONS_MAX, Condition, FAILED, MET, Met, Part, SET, Step, Watch};
 use journal::time::Timestamp;
 
-use crate::event::{Event, EventRef, Pattern, Provenance, Seq, SessionId, Trust};
+use crate::{
+    event::{Event, EventRef, Pattern, Provenance, Seq, SessionId, catalogue::own::ends_checks},
+    fold::{Dispatched, Effects, Fold},
+    ledger::Reason,
+    session::Succession,
+};
 
-/// Types of the events for the end of a push's checks; the payload is a [`ChecksEnded`].
-const CHECKS_ENDED: [&str; 3] = ["ci.run.completed", "ci.run.failed", "ci.follow.ended"];
 /// The `reason` of an end because the branch is at another commit.
 const SUPERSEDED: &str = "superseded";
 /// The type of the events for the end of a follow whose checks have not ended.
@@ -63,24 +66,17 @@ impl<'r> Meant<'r> {
 impl ChecksEnded {
     /// Reads it from an event; `None` for other events.
     fn of(event: &EventRef<'_>) -> Option<Self> {
-        let is_it = event.is_own() && CHECKS_ENDED.contains(&event.event_type);
-        is_it.then(|| serde_json::from_str(event.payload).ok())?
+        ends_checks(event).then(|| serde_json::from_str(event.payload).ok())?
     }
 
     /// The change of a condition of `watch`; `None` if the condition waits for other checks.
     ///
     /// `goes_on`: whether checks of a push of the same owner are followed that is not older.
-    fn step(
-        &self,
-        event: &EventRef<'_>,
-        watch: &Watch,
-        meant: Meant<'_>,
-        goes_on: impl Fn() -> bool,
-    ) -> Option<Step> {
+    fn step(&self, event: &EventRef<'_>, watch: &Watch, meant: Meant<'_>, goes_on: bool) -> Option<Step> {
         // The branch has another commit now, whose checks count; nobody asks for these any more.
         let is_superseded = self.reason.as_deref() == Some(SUPERSEDED);
         let is_it = match meant {
-            Meant::LastPush => watch.owns(event) && !is_superseded && !goes_on(),
+            Meant::LastPush => watch.owns(event) && !is_superseded && !goes_on,
             Meant::Ref(reference) => {
                 let is_of = if is_superseded { self.is_commit(reference) } else { self.is_of(reference) };
                 is_of && watch.is_concerned_by(event)
@@ -178,64 +174,6 @@ impl Watches {
         std::mem::take(&mut self.has_changed).then(|| self.open.values().cloned().collect())
     }
 
-    /// Takes an event, trusted or not, and returns the events to publish: ends of watches.
-    ///
-    /// `goes_on`: whether, at the end of a push's checks, those of a push of the same owner that is not
-    /// older are followed. Shape: an end that an untrusted event causes is untrusted too, so it wakes
-    /// no session.
-    pub fn observe(
-        &mut self,
-        seq: Seq,
-        event: &EventRef<'_>,
-        trust: Trust,
-        goes_on: impl Fn() -> bool,
-        now: Timestamp,
-    ) -> Vec<Event> {
-        let is_own = event.is_own() && event.event_type.starts_with(PREFIX);
-        if self.open.is_empty() && !(is_own && event.event_type == SET) {
-            return Vec::new();
-        }
-        if is_own {
-            return self.take_own(event, now);
-        }
-        let turn_of = event.session.filter(|_| trust.is_trusted() && event.event_type == TURN_END);
-        let checks = ChecksEnded::of(event);
-        let step = |condition: &Condition, watch: &Watch| {
-            if let Condition::Ci { reference, .. } = condition {
-                return checks.as_ref()?.step(event, watch, Meant::of(reference.as_deref()), &goes_on);
-            }
-            if let Condition::Event { pattern } = condition {
-                let pattern = pattern.parse::<Pattern>().ok()?;
-                let is_meant = pattern.matches_text(event.event_type) && watch.is_concerned_by(event);
-                return is_meant.then(|| Step::Met(format!("{} from {}", event.event_type, event.source)));
-            }
-            let is_own = turn_of.is_some() && turn_of == watch.session.as_ref().map(SessionId::as_str);
-            is_own.then(|| turn_step(condition)).flatten()
-        };
-        let provenance = if trust.is_trusted() { Provenance::Own } else { Provenance::Quoted };
-        let ended = self.apply(step, provenance, now);
-        for (watch, _) in &ended {
-            let is_of_events =
-                |part: &Part| matches!(part.condition, Condition::Event { .. } | Condition::Ci { .. });
-            let waits_for_events = watch.parts.iter().any(is_of_events);
-            if let Some(session) = watch.session.clone().filter(|_| waits_for_events) {
-                self.said.push_back((session, seq));
-                self.said.drain(..self.said.len().saturating_sub(SAID_MAX));
-            }
-        }
-        events(ended)
-    }
-
-    /// Counts the end of a turn that an exchange of its session shows; returns the events to
-    /// publish.
-    pub fn end_turn(&mut self, session: &SessionId, now: Timestamp) -> Vec<Event> {
-        let step = |condition: &Condition, watch: &Watch| {
-            let is_own = watch.session.as_ref() == Some(session);
-            is_own.then(|| turn_step(condition)).flatten()
-        };
-        events(self.apply(step, Provenance::Own, now))
-    }
-
     fn take_own(&mut self, event: &EventRef<'_>, now: Timestamp) -> Vec<Event> {
         match event.event_type {
             SET => self.set(event),
@@ -311,12 +249,6 @@ impl Watches {
         self.take_done().into_iter().map(fired).chain(failed).collect()
     }
 
-    /// Whether the end of a watch of `session` covers all of `events`.
-    pub fn has_said(&self, session: &SessionId, events: &[Seq]) -> bool {
-        let is_said = |seq: &Seq| self.said.iter().any(|(of, said)| of == session && said == seq);
-        !self.said.is_empty() && !events.is_empty() && events.iter().all(is_said)
-    }
-
     /// Removes the watches with enough met conditions, after a change of a watch.
     fn take_done(&mut self) -> Vec<Arc<Watch>> {
         let done = self.take(|watch| watch.is_done());
@@ -331,26 +263,6 @@ impl Watches {
         wanted.iter().filter_map(|id| self.open.remove(id)).collect()
     }
 
-    /// The next time at which a condition is met or a watch expires.
-    pub const fn poll_timeout(&self) -> Option<Timestamp> {
-        self.deadline
-    }
-
-    /// The events to publish at `now`, after [`Watches::poll_timeout`].
-    pub fn take_due(&mut self, now: Timestamp) -> Vec<Event> {
-        let come = |condition: &Condition, _: &Watch| {
-            let has_come = condition.time().is_some_and(|time| time <= now);
-            has_come.then(|| Step::Met("the time has come".to_owned()))
-        };
-        let mut due = events(self.apply(come, Provenance::Own, now));
-        let expired = self.take(|watch| watch.expires_at <= now);
-        if !expired.is_empty() {
-            self.note_change();
-        }
-        due.extend(expired.iter().map(|watch| watch.expired(now)));
-        due
-    }
-
     /// Whether a watch waits for an idle session.
     pub fn waits_for_idle(&self) -> bool {
         let mut parts = self.open.values().flat_map(|watch| &watch.parts);
@@ -358,26 +270,12 @@ impl Watches {
     }
 
     /// Meets conditions on idle sessions; `is_idle` returns whether a session is idle.
-    pub fn note_idle(&mut self, is_idle: impl Fn(&SessionId) -> bool, now: Timestamp) -> Vec<Event> {
+    pub fn note_idle(&mut self, is_idle: impl Fn(&SessionId) -> bool, now: Timestamp, to: &mut Effects) {
         let step = |condition: &Condition, _: &Watch| {
             let Condition::Idle { session } = condition else { return None };
             is_idle(session).then(|| Step::Met("no turn is under way".to_owned()))
         };
-        events(self.apply(step, Provenance::Own, now))
-    }
-
-    /// Moves the watches of a session to its successor.
-    pub fn follow(&mut self, from: &SessionId, to: &SessionId) {
-        self.change_owner(from, |watch| Some(Watch { session: Some(to.clone()), ..watch.clone() }));
-    }
-
-    /// Ends the watches of a finally ended session; its reminders move to its folder.
-    pub fn end_of(&mut self, session: &SessionId) {
-        self.change_owner(session, |watch| {
-            let has_turns = watch.parts.iter().any(|part| matches!(part.condition, Condition::Turns { .. }));
-            let stays = watch.is_reminder() && !has_turns && watch.workspace.is_some();
-            stays.then(|| Watch { session: None, ..watch.clone() })
-        });
+        to.publish(events(self.apply(step, Provenance::Own, now)));
     }
 
     fn change_owner(&mut self, session: &SessionId, change: impl Fn(&Watch) -> Option<Watch>) {
@@ -392,5 +290,98 @@ impl Watches {
     fn note_change(&mut self) {
         self.has_changed = true;
         self.deadline = self.open.values().map(|watch| watch.deadline()).min();
+    }
+}
+
+impl Fold for Watches {
+    type Settings = ();
+
+    /// Shape: an end that an untrusted event causes is untrusted too, so it wakes no session.
+    fn observe(&mut self, dispatched: &Dispatched<'_>, (): &(), to: &mut Effects) -> bool {
+        let Dispatched { seq, event, trust, checks_go_on, now } = *dispatched;
+        let is_own = event.is_own() && event.event_type.starts_with(PREFIX);
+        if self.open.is_empty() && !(is_own && event.event_type == SET) {
+            return false;
+        }
+        if is_own {
+            to.publish(self.take_own(event, now));
+            return false;
+        }
+        let turn_of = event.session.filter(|_| trust.is_trusted() && event.event_type == TURN_END);
+        let checks = ChecksEnded::of(event);
+        let step = |condition: &Condition, watch: &Watch| {
+            if let Condition::Ci { reference, .. } = condition {
+                return checks.as_ref()?.step(event, watch, Meant::of(reference.as_deref()), checks_go_on);
+            }
+            if let Condition::Event { pattern } = condition {
+                let pattern = pattern.parse::<Pattern>().ok()?;
+                let is_meant = pattern.matches_text(event.event_type) && watch.is_concerned_by(event);
+                return is_meant.then(|| Step::Met(format!("{} from {}", event.event_type, event.source)));
+            }
+            let is_own = turn_of.is_some() && turn_of == watch.session.as_ref().map(SessionId::as_str);
+            is_own.then(|| turn_step(condition)).flatten()
+        };
+        let provenance = if trust.is_trusted() { Provenance::Own } else { Provenance::Quoted };
+        let ended = self.apply(step, provenance, now);
+        for (watch, _) in &ended {
+            let is_of_events =
+                |part: &Part| matches!(part.condition, Condition::Event { .. } | Condition::Ci { .. });
+            let waits_for_events = watch.parts.iter().any(is_of_events);
+            if let Some(session) = watch.session.clone().filter(|_| waits_for_events) {
+                self.said.push_back((session, seq));
+                self.said.drain(..self.said.len().saturating_sub(SAID_MAX));
+            }
+        }
+        to.publish(events(ended));
+        false
+    }
+
+    fn poll_timeout(&self) -> Option<Timestamp> {
+        self.deadline
+    }
+
+    fn handle_timeout(&mut self, now: Timestamp, to: &mut Effects) {
+        let come = |condition: &Condition, _: &Watch| {
+            let has_come = condition.time().is_some_and(|time| time <= now);
+            has_come.then(|| Step::Met("the time has come".to_owned()))
+        };
+        let mut due = events(self.apply(come, Provenance::Own, now));
+        let expired = self.take(|watch| watch.expires_at <= now);
+        if !expired.is_empty() {
+            self.note_change();
+        }
+        due.extend(expired.iter().map(|watch| watch.expired(now)));
+        to.publish(due);
+    }
+
+    /// The watches of an ended session end; its reminders move to its folder.
+    fn follow(&mut self, change: &Succession, _: &mut Effects) {
+        match change {
+            Succession::Continued { from, to } => {
+                self.change_owner(from, |watch| Some(Watch { session: Some(to.clone()), ..watch.clone() }));
+            }
+            Succession::Copied { .. } => {}
+            Succession::Ended { session, .. } => self.change_owner(session, |watch| {
+                let has_turns =
+                    watch.parts.iter().any(|part| matches!(part.condition, Condition::Turns { .. }));
+                let stays = watch.is_reminder() && !has_turns && watch.workspace.is_some();
+                stays.then(|| Watch { session: None, ..watch.clone() })
+            }),
+        }
+    }
+
+    fn end_turn(&mut self, session: &SessionId, now: Timestamp, to: &mut Effects) {
+        let step = |condition: &Condition, watch: &Watch| {
+            let is_own = watch.session.as_ref() == Some(session);
+            is_own.then(|| turn_step(condition)).flatten()
+        };
+        to.publish(events(self.apply(step, Provenance::Own, now)));
+    }
+
+    /// The end of a watch covers the events.
+    fn reason_against(&self, session: &SessionId, events: &[Seq]) -> Option<Reason> {
+        let is_said = |seq: &Seq| self.said.iter().any(|(of, said)| of == session && said == seq);
+        let is_covered = !self.said.is_empty() && !events.is_empty() && events.iter().all(is_said);
+        is_covered.then_some(Reason::Watched)
     }
 }

@@ -5,6 +5,8 @@ use serde_json::json;
 use super::{condition::Terms, *};
 use crate::{
     event::{OWN_SOURCE, Payload, Seq, Trust},
+    fold::{Dispatched, Effects, Fold},
+    session::Succession,
     snapshot,
 };
 
@@ -55,8 +57,18 @@ impl World {
 
     fn take(&mut self, event: &Event, trust: Trust, now: Timestamp) -> Vec<String> {
         self.seq += 1;
-        let goes_on = || self.goes_on;
-        shown(&self.watches.observe(Seq(self.seq), &event.as_ref(), trust, goes_on, now))
+        let (event, mut effects) = (event.as_ref(), Effects::default());
+        let dispatched = Dispatched::trusted(Seq(self.seq), &event, now);
+        let dispatched = Dispatched { trust, checks_go_on: self.goes_on, ..dispatched };
+        self.watches.observe(&dispatched, &(), &mut effects);
+        shown(&effects.into_events())
+    }
+
+    /// Does what is due; returns the events that follow.
+    fn take_due(&mut self, now: Timestamp) -> Vec<String> {
+        let mut effects = Effects::default();
+        self.watches.handle_timeout(now, &mut effects);
+        shown(&effects.into_events())
     }
 
     fn publish(&mut self, event_type: &str, session: Option<&str>, workspace: Option<&str>) -> Vec<String> {
@@ -103,7 +115,7 @@ fn one_condition_is_enough_and_a_watch_ends_once() {
         world.take(&exit.met_event(0, "it has ended", after(62)), Trust::Trusted, after(62)),
         Vec::<String>::new()
     );
-    assert_eq!(shown(&world.watches.take_due(after(10_000))), Vec::<String>::new());
+    assert_eq!(world.take_due(after(10_000)), Vec::<String>::new());
     assert_eq!(world.watches.poll_timeout(), None);
 }
 
@@ -125,11 +137,11 @@ fn a_watch_that_waits_for_time_alone_is_a_reminder() {
     let bare = Watch { expires_at: after(7_200), ..watch("w2", &["at 14:17:00"]) };
     let mut world = World::with(&[&reminder, &bare]);
     assert_eq!(world.watches.poll_timeout(), Some(after(1_200)));
-    assert!(world.watches.take_due(after(1_199)).is_empty());
-    let due = shown(&world.watches.take_due(after(1_200)));
+    assert!(world.take_due(after(1_199)).is_empty());
+    let due = world.take_due(after(1_200));
     let expected = r#"reminder.due w1 for s1: {"watch":"w1","after":"20m","text":"Run the slow tests.","kind":"checkpoint"}"#;
     assert_eq!(due, [expected]);
-    let due = shown(&world.watches.take_due(after(1_820)));
+    let due = world.take_due(after(1_820));
     assert_eq!(due, [r#"reminder.due w2 for s1: {"watch":"w2","after":"30m","text":"at 14:17:00"}"#]);
 }
 
@@ -138,7 +150,7 @@ fn what_does_not_come_true_expires_with_what_is_open() {
     let both = Watch { needs: Needs::All, ..watch("w1", &["port 3000", "file x"]) };
     let mut world = World::with(&[&both]);
     world.take(&both.met_event(1, "there", after(1)), Trust::Trusted, after(1));
-    let expired = shown(&world.watches.take_due(after(3_600)));
+    let expired = world.take_due(after(3_600));
     assert_eq!(
         expired,
         [r#"watch.expired w1 for s1: {"watch":"w1","after":"1h00m","condition":"port 3000"}"#]
@@ -158,8 +170,9 @@ fn an_event_counts_if_it_concerns_who_waits() {
         assert!(world.publish("build.done", session, workspace).is_empty());
         let fired = world.publish("ci.check.failed", session, workspace);
         assert_eq!(!fired.is_empty(), is_meant, "{session:?} {workspace:?}");
-        assert_eq!(world.watches.has_said(&SessionId::new("s1"), &[Seq(world.seq)]), is_meant);
-        assert!(!world.watches.has_said(&SessionId::new("s1"), &[Seq(world.seq), Seq(99)]));
+        let reason = |events: &[Seq]| world.watches.reason_against(&SessionId::new("s1"), events);
+        assert_eq!(reason(&[Seq(world.seq)]).is_some(), is_meant);
+        assert_eq!(reason(&[Seq(world.seq), Seq(99)]), None);
     }
 }
 
@@ -168,8 +181,13 @@ fn a_watch_that_an_untrusted_event_ends_is_untrusted() {
     for (trust, expected) in [(Trust::Trusted, Provenance::Own), (Trust::Untrusted, Provenance::Quoted)] {
         let mut watches = World::with(&[&watch("w1", &["event ci.**"])]).watches;
         let event = other_event("ci.run.failed", None, None);
-        let fired = watches.observe(Seq(9), &event.as_ref(), trust, || false, after(1));
-        assert_eq!(fired.iter().map(|event| event.provenance).collect::<Vec<_>>(), [expected]);
+        let (event, mut effects) = (event.as_ref(), Effects::default());
+        let dispatched = Dispatched { trust, ..Dispatched::trusted(Seq(9), &event, after(1)) };
+        watches.observe(&dispatched, &(), &mut effects);
+        assert_eq!(
+            effects.into_events().iter().map(|event| event.provenance).collect::<Vec<_>>(),
+            [expected]
+        );
     }
 }
 
@@ -177,7 +195,9 @@ fn a_watch_that_an_untrusted_event_ends_is_untrusted() {
 fn turns_that_exchanges_show_are_counted() {
     let mut world = World::with(&[&watch("w1", &["in 2 turns"]), &watch("w2", &["in 1 turn", "file x"])]);
     let mut end = |session: &str| {
-        let ended = world.watches.end_turn(&SessionId::new(session), after(5));
+        let mut effects = Effects::default();
+        world.watches.end_turn(&SessionId::new(session), after(5), &mut effects);
+        let ended = effects.into_events();
         assert!(ended.iter().all(|event| event.provenance == Provenance::Own), "{ended:?}");
         ended.len()
     };
@@ -195,9 +215,11 @@ fn turns_of_the_own_session_are_counted() {
 fn a_session_that_is_idle_ends_what_waits_for_it() {
     let mut world = World::with(&[&watch("w1", &["idle s2"])]);
     assert!(world.watches.waits_for_idle());
-    assert!(world.watches.note_idle(|_| false, after(1)).is_empty());
-    let fired = shown(&world.watches.note_idle(|session| session.as_str() == "s2", after(2)));
-    assert_eq!(fired.len(), 1);
+    let mut effects = Effects::default();
+    world.watches.note_idle(|_| false, after(1), &mut effects);
+    assert!(effects.take().is_empty());
+    world.watches.note_idle(|session| session.as_str() == "s2", after(2), &mut effects);
+    assert_eq!(effects.into_events().len(), 1);
     assert!(!world.watches.waits_for_idle());
 }
 
@@ -233,14 +255,16 @@ fn watches_follow_their_session_and_end_with_it_but_for_reminders() {
     let (exit, reminder) = (watch("w1", &["exit 1"]), watch("w2", &["in 20m"]));
     let (turns, file) = (watch("w3", &["in 2 turns"]), Watch { session: None, ..watch("w4", &["file x"]) });
     let mut world = World::with(&[&exit, &reminder, &turns, &file]);
-    world.watches.follow(&s1, &s2);
+    let mut effects = Effects::default();
+    let (from, to) = (s1.clone(), s2.clone());
+    world.watches.follow(&Succession::Continued { from, to }, &mut effects);
     let due = world.watches.open().filter(|watch| watch.session.as_ref() == Some(&s2)).count();
     assert_eq!(due, 3);
-    world.watches.end_of(&s1);
+    world.watches.follow(&Succession::Ended { session: s1, parent: None }, &mut effects);
     assert_eq!(world.open(), ["w1", "w2", "w3", "w4"]);
-    world.watches.end_of(&s2);
+    world.watches.follow(&Succession::Ended { session: s2, parent: None }, &mut effects);
     assert_eq!(world.open(), ["w2", "w4"]);
-    let due = shown(&world.watches.take_due(after(1_200)));
+    let due = world.take_due(after(1_200));
     assert_eq!(due, [r#"reminder.due w2 for -: {"watch":"w2","after":"20m","text":"in 20m"}"#]);
 }
 
@@ -255,7 +279,7 @@ fn a_snapshot_holds_all_of_it_and_says_once_what_changed() {
     let open = |watches: &Watches| watches.open().map(|watch| Watch::clone(watch)).collect::<Vec<_>>();
     assert_eq!(open(&again), open(&world.watches));
     assert_eq!(again.poll_timeout(), Some(after(1_200)));
-    assert!(again.has_said(&SessionId::new("s1"), &[Seq(3)]));
+    assert!(again.reason_against(&SessionId::new("s1"), &[Seq(3)]).is_some());
     assert!(again.take_changes().is_some(), "who follows them begins with all");
 }
 
@@ -296,7 +320,10 @@ fn checks_that_end_count_for_the_branch_and_session_that_are_meant() {
         let fired = world.take(&event, trust, after(5));
         assert_eq!(!fired.is_empty(), is_meant, "{condition} {event:?}");
         assert!(!is_meant || fired[0].contains(r#""state":"4 checks passed""#), "{fired:?}");
-        assert_eq!(world.watches.has_said(&SessionId::new("s1"), &[Seq(world.seq)]), is_meant);
+        assert_eq!(
+            world.watches.reason_against(&SessionId::new("s1"), &[Seq(world.seq)]).is_some(),
+            is_meant
+        );
     }
 }
 
@@ -359,7 +386,10 @@ fn checks_that_cannot_be_known_fail_the_watch() {
             let wanted = [r#"watch.failed"#, r#""condition":"ci fix""#, r#""error":"no access""#];
             assert!(wanted.iter().all(|wanted| said[0].contains(wanted)), "{reason}: {said:?}");
             assert!(world.open().is_empty() && world.watches.take_changes().is_some(), "{reason}");
-            assert!(world.watches.has_said(&SessionId::new("s1"), &[Seq(world.seq)]), "it is not repeated");
+            assert!(
+                world.watches.reason_against(&SessionId::new("s1"), &[Seq(world.seq)]).is_some(),
+                "it is not repeated"
+            );
         }
     }
 }

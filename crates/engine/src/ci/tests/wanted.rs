@@ -13,14 +13,14 @@ fn asker_joins_a_follow_and_gets_its_answer() {
         folder: "/w/sub",
         reference,
     };
-    world.follows.want(&wanted("w1", None), at(0));
+    world.follows.want(&wanted("w1", None), at(0), &mut Effects::default());
     world.run(5, |_| answer(0, &[], 1));
     assert_eq!(world.times(), [0]);
     for reference in [None, Some("HEAD"), Some("fix"), Some("1111111")] {
-        world.follows.want(&wanted("w2", reference), world.now);
+        world.follows.want(&wanted("w2", reference), world.now, &mut Effects::default());
         assert_eq!(world.follows.open.len(), 1, "{reference:?}");
     }
-    world.follows.want(&wanted("w3", Some("other")), world.now);
+    world.follows.want(&wanted("w3", Some("other")), world.now, &mut Effects::default());
     let other = world.follows.open.values().find(|follow| follow.branch.as_deref() == Some("other"));
     assert_eq!(other.expect("its own").git_arguments()[1], "other^{commit}");
 }

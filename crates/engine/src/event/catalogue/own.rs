@@ -5,6 +5,17 @@
 //! from outside asks [`maker_of`], and the folds over these events accept
 //! [`Provenance::Own`](crate::event::Provenance::Own) only.
 
+use crate::event::EventRef;
+
+/// Types of the events for the end of a push's checks. Their payload has a `summary`, and the
+/// `branch`.
+const CHECKS_ENDED: [&str; 3] = ["ci.run.completed", "ci.run.failed", "ci.follow.ended"];
+
+/// Whether the event is the end of a push's checks.
+pub fn ends_checks(event: &EventRef<'_>) -> bool {
+    event.is_own() && CHECKS_ENDED.contains(&event.event_type)
+}
+
 /// A type, or a group of types, that only aside makes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OwnType {

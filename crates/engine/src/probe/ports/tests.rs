@@ -2,6 +2,10 @@ use super::{
     super::world::{World, ran},
     *,
 };
+use crate::{
+    fold::{Effects, Fold},
+    session::Succession,
+};
 
 const OUTPUT: &str = "/t/b1.output";
 const CLOSED: &str = "closed port=3000 was=npm run dev up=12m";
@@ -167,8 +171,8 @@ fn a_fork_knows_what_its_original_knows_and_a_restart_forgets_nothing() {
     let mut world = world();
     world.settings.others.enabled = false;
     go_on(&mut world);
-    let [original, copy] = ["s", "t"].map(crate::event::SessionId::new);
-    world.memory.copy(&original, &copy);
+    let [from, to] = ["s", "t"].map(crate::event::SessionId::new);
+    world.memory.follow(&Succession::Copied { from, to }, &mut Effects::default());
     let bytes = serde_json::to_vec(&world.memory).expect("it serializes");
     world.memory = serde_json::from_slice(&bytes).expect("its own");
     world.ports.clear();

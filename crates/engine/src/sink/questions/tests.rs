@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::*;
 use crate::{
-    event::Provenance,
+    event::{Provenance, Seq},
     sink::{
         Notice,
         question::{ANSWERED, EXPIRED, taken_event},
@@ -30,7 +30,9 @@ impl World {
     }
 
     fn observe(&mut self, event: &Event) -> Vec<String> {
-        lines(&self.questions.observe(&event.as_ref(), self.now))
+        let (event, mut effects) = (event.as_ref(), Effects::default());
+        self.questions.observe(&Dispatched::trusted(Seq(1), &event, self.now), &(), &mut effects);
+        lines(&effects.into_events())
     }
 
     fn ask(&mut self, id: &str, awaited: Awaited) {
@@ -62,12 +64,12 @@ impl World {
 
     /// Advances the time; handles each deadline at its own time.
     fn wait(&mut self, time: Duration) -> Vec<String> {
-        let (end, mut events) = (self.now + time, Vec::new());
+        let (end, mut effects) = (self.now + time, Effects::default());
         while let Some(at) = self.questions.poll_timeout().filter(|at| *at <= end) {
-            events.extend(self.questions.take_due(at));
+            self.questions.handle_timeout(at, &mut effects);
         }
         self.now = end;
-        lines(&events)
+        lines(&effects.into_events())
     }
 
     fn restart(&mut self) {
@@ -127,13 +129,14 @@ fn an_end_that_is_taken_is_not_announced_and_one_that_is_not_is() {
 fn a_question_follows_its_session_and_is_left_to_its_folder() {
     let mut world = World::new();
     world.ask("q1", Awaited::BySession);
-    world.questions.follow(&SessionId::new("s1"), &SessionId::new("s2"));
+    let (mut effects, [from, to]) = (Effects::default(), ["s1", "s2"].map(SessionId::new));
+    world.questions.follow(&Succession::Continued { from, to: to.clone() }, &mut effects);
     let asker = |world: &World| match world.questions.state("q1") {
         Some(QuestionState::Open(question)) => question.session.clone(),
         other => panic!("{other:?}"),
     };
-    assert_eq!(asker(&world), Some(SessionId::new("s2")));
-    world.questions.end_of(&SessionId::new("s2"));
+    assert_eq!(asker(&world), Some(to.clone()));
+    world.questions.follow(&Succession::Ended { session: to, parent: None }, &mut effects);
     assert_eq!(asker(&world), None);
 }
 
