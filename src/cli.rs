@@ -416,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_names_the_field_and_anything_else_its_status() {
+    fn refusal_names_its_field_or_http_status() {
         for (body, expected) in [
             (r#"{"error":{"field":"payload","message":"must be an object"}}"#, "payload: must be an object"),
             (r#"{"error":{"field":null,"message":"no such\nsession"}}"#, "no such session"),

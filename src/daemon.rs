@@ -544,7 +544,7 @@ mod tests {
     use journal::{Journal, JournalSettings, memory::MemoryFiles};
 
     #[tokio::test(start_paused = true)]
-    async fn a_client_that_does_not_let_go_takes_nothing_from_the_other_phases() {
+    async fn stuck_client_does_not_block_later_stop_phases() {
         let folder = tempfile::tempdir().expect("a folder");
         let files = Arc::new(MemoryFiles::new());
         let opened =

@@ -226,7 +226,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn headers_are_decoded_and_what_says_nothing_is_absent() {
+    fn hook_headers_are_decoded_and_empty_ones_absent() {
         let cases = [
             (["41", "cli", "/home/%C3%BC/100%25"], (Some(41), Some("cli"), Some("/home/\u{fc}/100%"))),
             (["x", "", "/odd/%zz%4"], (None, None, Some("/odd/%zz%4"))),

@@ -72,7 +72,7 @@ mod tests {
     use journal::{JournalSettings, Outcome, memory::MemoryFiles, time::Timestamp};
 
     #[tokio::test]
-    async fn every_record_is_read_again_as_what_it_was_added_as() {
+    async fn every_appended_record_decodes_as_its_kind() {
         let (publisher, journal) = publisher();
         let (session, injection) = (SessionId::new("s1"), InjectionId::new("7fq2kd"));
         let exchange = Exchange::new(session.clone(), InjectionPoint::TurnEnd, "carrier");
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_event_of_a_producers_id_is_published_once_and_one_of_a_new_id_has_no_key() {
+    async fn event_with_producers_id_is_published_once() {
         let (publisher, _) = publisher();
         let outcome = async |records: Records| {
             let appended = publisher.publish(records).await.expect("published");
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_larger_than_a_record_is_refused_and_the_rest_stays() {
+    fn oversized_event_is_refused_without_losing_others() {
         let mut large = event("1");
         large.payload = Payload::from(json!({ "text": "x".repeat(2 << 20) }));
         let mut records = Records::new();

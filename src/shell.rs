@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_failed_or_took_long_is_said_where_an_agent_works() {
+    fn failed_or_long_commands_are_reported_in_workspaces() {
         let settings = Settings::default();
         for (exit_code, duration_ms, expected) in [
             (101, 38_400, Ok("warning 38s")),

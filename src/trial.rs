@@ -72,7 +72,7 @@ mod examples {
     }
 
     #[test]
-    fn a_template_that_fails_at_its_first_event_is_found_before_there_is_one() {
+    fn failing_template_is_found_before_the_first_event() {
         for (template, place, part) in [
             ("a: 1\nb: {{ events[0].paylod.x }}\n", "2:1", "is undefined"),
             ("{% for e in events %}\na: {{ e.tool_name }}\n{% endfor %}\n", "2:1", "is undefined"),
@@ -286,7 +286,7 @@ mod examples {
     }
 
     #[test]
-    fn events_of_tests_are_examples_too_and_what_the_filter_refuses_is_none() {
+    fn template_examples_include_test_events_passing_the_filter() {
         let template = "a: {{ events[0].payload.own }}\n";
         let test = "[[tests]]\nname = \"t\"\nat = [[\"0ms\", \"tool.call.failure\", { own = 1 }]]\n\
                     expect = [{ at = \"0ms\", decoded = { a = 1 } }]\n";
@@ -296,7 +296,7 @@ mod examples {
     }
 
     #[test]
-    fn a_test_that_fails_or_cannot_hold_is_an_error() {
+    fn failing_or_ineffective_subscriber_test_is_an_error() {
         let test = |at: &str, expect: &str| {
             format!(
                 "[[tests]]\nname = \"t\"\nat = [[\"0ms\", \"{at}\", {{ tool_name = \"grep\" }}]]\nexpect = {expect}\n"
@@ -328,7 +328,7 @@ mod examples {
     }
 
     #[test]
-    fn a_test_can_say_what_the_user_is_notified_of() {
+    fn subscriber_test_can_expect_user_notices() {
         let template = "{{ notify(\"failed: \" ~ events[0].payload.tool_name, level=\"warn\") }}\na: 1\n";
         let test = |notices: &str| {
             format!(
@@ -359,7 +359,7 @@ mod examples {
     }
 
     #[test]
-    fn one_template_that_does_not_compile_is_one_error() {
+    fn uncompilable_template_gives_exactly_one_error() {
         let report = tried("a: {{ count\n", "");
         assert_eq!((report.error_count(), report.warning_count()), (1, 0), "{report}");
         let report = tried("a: {{ count\n", "[output]\ntemplate = \"x\"\n");

@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn the_answer_is_printed_once_it_is_there_and_then_said_to_be_taken() {
+    fn ask_prints_and_confirms_the_answer() {
         let end = r#"{"question":"q5f0c2e81b7a94d36","state":"answered","answer":"yes","by":"desktop"}"#;
         let id = "/v1/questions/q5f0c2e81b7a94d36";
         let (wait, taken) = (format!("{id}/wait?timeout=20s"), format!("POST {id}/taken"));
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn a_question_whose_answer_was_lost_is_asked_again_under_its_id() {
+    fn ask_retries_with_same_id_after_lost_answer() {
         let daemon = FakeDaemon::losing(ASKED);
         let said = run_against(&daemon, &["ask", "Deploy?", "--choice", "a", "--choice", "b", "--no-wait"]);
         assert_eq!(said.as_deref(), Ok("q5f0c2e81b7a94d36\n"));
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn who_does_not_wait_gets_the_id() {
+    fn ask_without_waiting_prints_the_question_id() {
         let daemon = FakeDaemon::answering(&[&ok("201 Created", ASKED)]);
         let said =
             run_against(&daemon, &["ask", "Deploy?", "--choice", "yes", "--choice", "no", "--no-wait"]);

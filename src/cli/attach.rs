@@ -166,7 +166,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_queue_s_state_of_another_version_is_used_as_far_as_it_goes() {
+    fn attach_follows_queue_state_of_another_version() {
         let client = Client::new("/nowhere".into(), Duration::from_secs(5));
         let mut monitor = Monitor { client, session: "s1".to_owned(), started_by: None };
         for (data, session) in [

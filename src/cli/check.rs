@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_file_of_matchers_is_an_error_of_its_line_or_field() {
+    fn matcher_file_error_names_line_or_field() {
         let daemon = FakeDaemon::silent();
         let folder = Scratch::new();
         let path = folder.path().display().to_string();
@@ -217,20 +217,20 @@ mod tests {
     }
 
     #[test]
-    fn a_configuration_folder_that_is_not_there_is_said() {
+    fn check_mentions_a_missing_configuration_folder() {
         let output = run_against(&FakeDaemon::silent(), &["check"]);
         assert_eq!(output.as_deref(), Ok("no errors in the shipped files and c, which does not exist\n"));
     }
 
     #[test]
-    fn a_path_that_is_not_there_is_an_error() {
+    fn check_refuses_a_missing_path() {
         let error =
             run_against(&FakeDaemon::silent(), &["check", "/not/there"]).expect_err("nothing to check");
         assert_eq!(error, "understand the arguments: /not/there is neither a folder nor a file");
     }
 
     #[test]
-    fn a_file_is_checked_in_its_layer_and_nothing_is_said_of_others() {
+    fn file_check_reports_only_its_own_findings() {
         let folder = Scratch::new();
         let subscriber = "[subscriber]\nid = \"ci\"\n[events]\ntypes = [\"ci.check.failed\"]\n";
         let good = write(folder.path(), "subscribers/ci.toml", subscriber);
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_lies_in_no_layer_is_checked_by_its_name() {
+    fn file_outside_any_layer_is_checked_by_name() {
         let folder = Scratch::new();
         let lone = write(folder.path(), "ci.toml", "[subscriber]\nid = \"ci\"\n[events]\ntyps = []\n");
         let error = run_against(&FakeDaemon::silent(), &["check", &lone]).expect_err("a slip");

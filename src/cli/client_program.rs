@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_client_that_says_nothing_is_given_up_and_gone() {
+    fn silent_client_program_is_killed_after_timeout() {
         let child = Command::new("sleep").arg("1000").stdout(Stdio::piped()).spawn().expect("it runs");
         assert_eq!(said_within(child, Duration::from_millis(10)), None);
     }

@@ -90,7 +90,7 @@ mod tests {
     use hook::client::fake::FakeDaemon;
 
     #[test]
-    fn what_is_released_is_printed_as_text_or_as_the_whole_answer() {
+    fn exchange_prints_text_or_full_json_answer() {
         let answer = r#"{"injection":"i1","text":"tool_fail: grep\n","pending":0}"#;
         let daemon = FakeDaemon::answering_json(200, answer);
         assert_eq!(
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn what_releases_nothing_prints_nothing() {
+    fn exchange_without_release_prints_no_text() {
         let daemon = FakeDaemon::answering(&["HTTP/1.1 204 No Content\r\n\r\n"]);
         assert_eq!(run_against(&daemon, &["exchange", "s1", "turn_end"]).as_deref(), Ok(""));
         assert_eq!(run_against(&daemon, &["exchange", "s1", "turn_end", "--json"]).as_deref(), Ok("{}\n"));
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_carrier_that_is_not_given_is_new_each_time_and_the_folder_is_the_current_one() {
+    fn exchange_defaults_to_new_carrier_and_current_folder() {
         let daemon = FakeDaemon::answering(&["HTTP/1.1 204 No Content\r\n\r\n"]);
         run_against(&daemon, &["exchange", "s1", "turn_start"]).expect("success");
         run_against(&daemon, &["exchange", "s1", "turn_start"]).expect("success");
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_that_is_no_point_or_format_is_refused_with_those_there_are() {
+    fn unknown_point_or_format_error_lists_valid_values() {
         let daemon = FakeDaemon::silent();
         let error = run_against(&daemon, &["exchange", "s1", "midway"]).expect_err("no point");
         assert!(error.contains("`midway` is not one of immediate, turn_start"), "{error}");

@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn events_are_listed_with_their_outcomes_and_how_far_the_list_goes() {
+    fn history_lists_events_with_outcomes_and_cursor() {
         let body = r#"{"events":[
             {"event":{"seq":9,"id":"e9","type":"ci.check.failed","source":"ci","severity":"error","timestamp":"2026-11-21T12:00:00Z","payload":{}},
              "notifications":["n1","na71da67fe2fd"],"ended":[{"subscriber":"large","reason":"filtered"}]},
@@ -322,7 +322,7 @@ yesterday 12:00  n1  ci          high      s1: expired, unclaimed  build failed 
     }
 
     #[test]
-    fn probes_are_left_out_and_their_places_filled_unless_all_is_wanted() {
+    fn history_hides_doctor_events_and_refills_the_page() {
         let event = |seq: u64, session: &str| {
             format!(
                 r#"{{"event":{{"seq":{seq},"id":"e","type":"a.b","source":"s","severity":"info","timestamp":"2026-11-21T12:00:00Z","payload":{{}},"session":"{session}"}},
@@ -361,7 +361,7 @@ yesterday 12:00  n1  ci          high      s1: expired, unclaimed  build failed 
     }
 
     #[test]
-    fn an_empty_history_and_one_that_failed_say_so() {
+    fn history_reports_empty_list_and_failed_projection() {
         let body =
             r#"{"events":[],"unmatched":0,"projection":{"seq":0,"behind":7,"failed":"the disk is full"}}"#;
         let shown = run_against(&FakeDaemon::answering_json(200, body), &["history"]);

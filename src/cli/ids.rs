@@ -319,7 +319,7 @@ mod tests {
     const C: &str = "0a9b8c7d-0000-4000-8000-000000000003";
 
     #[test]
-    fn a_long_id_is_written_as_its_shortest_beginning_that_is_its_own() {
+    fn long_id_is_shortened_to_unique_prefix() {
         let child = format!("{C}/a7f3e2d1c0b9a8f7");
         let ids = ShortIds::of_sessions([A, B, C, "demo", "demo-2", &*child]);
         for (id, short) in [
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_is_meant_whole_or_by_a_beginning_that_is_its_own() {
+    fn exact_match_or_unique_prefix_resolves_an_id() {
         let child = format!("{C}/a7f3e2d1c0b9a8f7");
         for (text, id) in [
             (A, Some(A)),
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn a_beginning_of_several_is_refused_with_a_few_of_them() {
+    fn ambiguous_prefix_is_refused_with_its_matches() {
         let expected = format!("identify `b1c2`: several ids begin with it: {A}, {B}");
         assert_eq!(picked("b1c2"), Err(expected));
         let many: Vec<String> = (0..8).map(|n| format!("aaaa{n}")).collect();
@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_is_named_with_its_folder_and_meant_by_that() {
+    fn session_is_named_and_resolved_with_its_folder() {
         let session =
             |id: &str, folder: Option<&str>| Session { id: id.to_owned(), workspace: folder.map(Into::into) };
         let sessions = [session(A, Some("/w/shop")), session(B, Some("/w/api/")), session("demo", None)];
@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_of_sessions_that_cannot_be_read_is_an_error() {
+    fn unreadable_session_list_is_an_error() {
         let expected = "find the id: the daemon's answer has a format that this version does not know";
         let unread = r#"{"sessions":7}"#;
         let closed = "/v1/history/sessions?limit=1000";

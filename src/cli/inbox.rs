@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn a_decision_takes_the_beginning_of_an_id_or_the_newest() {
+    fn inbox_decision_accepts_id_prefix_or_last() {
         let waiting = [("na71da67fe2fd", 90), ("na71ffffffff0", 20), ("nb02da67fe2fd", 50)]
             .map(|(id, age_ms)| WaitingView { id: id.to_owned(), age_ms, ..WaitingView::default() });
         let list = InboxList { notifications: waiting.to_vec(), ..InboxList::default() };

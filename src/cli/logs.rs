@@ -200,7 +200,7 @@ mod tests {
     use hook::client::fake::Scratch;
 
     #[test]
-    fn a_stderr_is_a_file_or_is_said_to_be_elsewhere() {
+    fn log_is_located_from_the_daemons_stderr() {
         let elsewhere = |location: &str| Place::Elsewhere(format!("process 7 writes it to {location}"));
         for (stderr, place) in [
             (
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_lines_are_those_of_both_files_and_a_new_file_is_followed() {
+    fn logs_read_across_rotation_and_follow_new_file() {
         let folder = Scratch::new();
         let path = folder.path().join("daemon.log");
         fs::write(older_log(&path), "1\n2\n3\n").expect("written");
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_shown_with_the_colour_of_its_level_and_without_what_moves_a_cursor() {
+    fn log_line_is_coloured_and_stripped_of_escapes() {
         let coloured = Terminal { has_colours: true, ..pipe() };
         let text =
             "2026-11-21T21:58:03Z  warn aside::daemon: a\u{1b}[31mb\n{\"level\":\"warn\", \"a\": 1}\nplain\n";

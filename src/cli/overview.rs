@@ -197,7 +197,7 @@ mod tests {
     use hook::client::fake::FakeDaemon;
 
     #[test]
-    fn a_part_that_cannot_be_read_is_reported_with_its_cause() {
+    fn unreadable_part_of_screen_shows_its_cause() {
         let daemon = FakeDaemon::answering(&[]);
         let mut out = Vec::new();
         let text = waiting(&Names::default(), &context(&daemon, &mut out));

@@ -341,7 +341,7 @@ mod tests {
     const STDIN: Input<'static> = Input { name: "-", workspace: None, as_json: false };
 
     #[test]
-    fn a_value_is_json_if_it_is_and_text_if_not() {
+    fn payload_value_parses_as_json_or_else_text() {
         for (text, expected) in [
             ("3", json!(3)),
             ("-2.5", json!(-2.5)),
@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_without_a_scope_is_for_the_current_folder() {
+    fn event_without_scope_gets_the_current_folder() {
         let here = workspace_or_current(None).expect("a folder");
         let daemon = FakeDaemon::answering_json(200, r#"{"results":[{"seq":1}]}"#);
         for (args, expected) in [
@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn who_takes_an_event_is_said() {
+    fn publish_prints_which_subscribers_take_the_event() {
         // One answer to both requests: each reads its own fields.
         for (matched, expected) in [
             (
@@ -476,7 +476,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_sent_when_no_more_have_come_and_in_batches_when_many_have() {
+    fn lines_are_sent_promptly_and_in_bounded_batches() {
         let daemon = FakeDaemon::answering_json(200, r#"{"results":[{"seq":1}]}"#);
         let mut out = Vec::new();
         let mut context = crate::cli::tests::context(&daemon, &mut out);
@@ -504,7 +504,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused_is_counted_and_fails() {
+    fn refused_events_are_counted_and_fail_publish() {
         let answer = r#"{"results":[{"seq":1},{"error":{"field":"type","message":"`x` has 1 segment"}}]}"#;
         let daemon = FakeDaemon::answering_json(207, answer);
         let mut out = Vec::new();

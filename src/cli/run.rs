@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_daemon_the_command_runs_after_one_warning() {
+    fn run_without_daemon_warns_and_runs_the_command() {
         let folder = Scratch::new();
         let socket = folder.path().join("absent.sock");
         let ran = run_command(&socket, &["sh", "-c", "echo out; exit 4"]);

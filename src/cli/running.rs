@@ -61,7 +61,7 @@ mod tests {
     use hook::client::fake::FakeDaemon;
 
     #[test]
-    fn a_daemon_of_another_version_is_one_that_runs() {
+    fn daemon_of_another_version_counts_as_running() {
         let status = r#"{"version":"9","pid":7,"config":{"state":"partly","new":[1]},"journal":{}}"#;
         let daemon = FakeDaemon::answering_json(200, status);
         let client = Client::new(daemon.socket().to_owned(), STATUS_TIMEOUT);

@@ -264,7 +264,7 @@ mod tests {
     use hook::client::fake::FakeDaemon;
 
     #[test]
-    fn a_log_file_that_cannot_be_opened_is_named() {
+    fn unopenable_log_file_is_named_in_error() {
         let error = run_against(&FakeDaemon::silent(), &["serve", "--log-file", "/absent/x.log"]);
         assert_eq!(error, Err("write /absent/x.log".to_owned()));
     }

@@ -112,7 +112,7 @@ mod tests {
     use hook::client::fake::FakeDaemon;
 
     #[test]
-    fn sessions_are_listed_by_when_they_were_heard_of() {
+    fn sessions_are_listed_open_first_then_by_recency() {
         let body = r#"{"sessions":[
             {"id":"b1c2d3e4-0000-4000-8000-000000000001","is_open":true,"harness":{"workspace":"/home/u/work/shop"},
              "seen_at":"2026-11-21T12:27:00Z","pending":2,"top":"high","top_count":1,"for_user":1,"state":"tool_pending"},
@@ -130,7 +130,7 @@ demo            -            suspended     -                      1m ago
     }
 
     #[test]
-    fn a_daemon_of_another_version_is_shown_as_far_as_it_is_understood() {
+    fn session_list_tolerates_another_daemon_version() {
         let daemon = FakeDaemon::answering_json(
             200,
             r#"{"sessions":[{"id":"s1","is_open":true,"pending":2,"top":"high"}]}"#,

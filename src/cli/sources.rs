@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_has_what_came_of_each_and_below_it_is_why_one_is_off() {
+    fn sources_table_shows_outcomes_and_reasons_for_off() {
         let expected = "\
 SOURCE  STATE  LAST    EVENTS  DELIVERED  TOKENS  ABOUT
 files   on     3m ago  12      9          210     changed files
@@ -362,7 +362,7 @@ the history is 4 records behind
     }
 
     #[test]
-    fn one_is_shown_with_everything_that_is_known_of_it() {
+    fn single_source_is_shown_in_full_detail() {
         let expected = "\
 name       git
 kind       probe
@@ -434,7 +434,7 @@ counted    since yesterday 08:00
     }
 
     #[test]
-    fn probes_that_have_not_looked_are_distinguished_from_quick_ones() {
+    fn probes_without_looks_are_distinguished_from_quick_ones() {
         let looks = |count, missed| {
             looks(&SourcesView { looks: LooksView { count, missed, ..LooksView::default() }, ..view() })
         };

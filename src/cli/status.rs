@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_counted_comes_below_the_screen() {
+    fn verbose_status_adds_counts_below_the_screen() {
         let expected = "\
 started        4h ago
 journal        96 records, 93 synced, durability sync
@@ -353,7 +353,7 @@ old         off    1        0
     }
 
     #[test]
-    fn what_somebody_has_to_look_at_comes_first() {
+    fn status_lists_problems_first() {
         let well = status();
         let mut full = status();
         full.journal.full = Some("the disk is full: no space".to_owned());
@@ -399,7 +399,7 @@ old         off    1        0
     }
 
     #[test]
-    fn the_answer_is_printed_unchanged_on_request_or_where_it_is_not_known() {
+    fn status_prints_all_fields_of_unknown_answer() {
         let daemon = FakeDaemon::answering_json(200, r#"{"version":"0.1.0","events":{"total":3}}"#);
         let pairs = "version       0.1.0\nevents.total  3\n";
         assert_eq!(run_against(&daemon, &["status"]).as_deref(), Ok(pairs));
@@ -409,7 +409,7 @@ old         off    1        0
     }
 
     #[test]
-    fn how_long_it_is_up_is_shown_in_the_units_that_matter() {
+    fn uptime_shows_its_two_largest_units() {
         for (millis, expected) in
             [(999, "0s"), (59_999, "59s"), (61_000, "1m 1s"), (7_260_000, "2h 1m"), (90_000_000, "1d 1h")]
         {

@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_on_a_pipe_is_whole_and_has_no_blanks_at_the_end_of_a_line() {
+    fn piped_table_is_uncut_without_trailing_blanks() {
         let expected = "\
 NAME       FOLDER                 STATE  LAST
 b1c2@shop  ~/work/customers/shop  idle   tool_fail: grep; error: took 30 s
@@ -193,7 +193,7 @@ b1c2@shop  ~/work/customers/shop  idle   tool_fail: grep; error: took 30 s
     }
 
     #[test]
-    fn a_table_is_cut_to_its_terminal_the_last_column_first() {
+    fn narrow_terminal_cuts_the_last_column_first() {
         let expected = "\
 NAME       FOLDER                 STATE  LAST
 b1c2@shop  ~/work/customers/shop  idle   tool_fail: grep; er\u{2026}
@@ -209,7 +209,7 @@ b1c2@shop  \u{2026}ustomers/shop  idle   tool_fail: gr\u{2026}
     }
 
     #[test]
-    fn widths_are_cut_no_further_than_can_be_read() {
+    fn column_widths_shrink_to_a_readable_minimum() {
         for (widths, columns, fitted) in [
             (vec![9, 21, 40], 80, vec![9, 21, 40]),
             (vec![9, 21, 40], 60, vec![9, 21, 26]),

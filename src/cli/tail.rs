@@ -87,7 +87,7 @@ mod tests {
         id: 8\ndata: {\"id\":\"e2\",\"type\":\"task.started\",\"source\":\"run\",\"severity\":\"debug\"}\n\n";
 
     #[test]
-    fn events_are_one_line_each_until_the_daemon_stops() {
+    fn tail_prints_events_until_the_daemon_stops() {
         let daemon = FakeDaemon::answering(&[STREAM]);
         let ended = "follow the events: the daemon has stopped";
         assert_eq!(
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn what_to_show_is_asked_of_the_daemon() {
+    fn tail_sends_its_filters_to_the_daemon() {
         let daemon =
             FakeDaemon::answering_json(400, r#"{"error":{"field":"from","message":"is in the future"}}"#);
         for args in [&["tail"][..], &["tail", "tool.**", "--from", "5", "--severity", "warn"]] {

@@ -271,7 +271,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_text_that_is_too_wide_is_cut_with_a_mark() {
+    fn too_wide_text_is_cut_with_an_ellipsis() {
         for (text, columns, beginning, end) in [
             ("abcdef", 6, "abcdef", "abcdef"),
             ("abcdefg", 6, "abcde\u{2026}", "\u{2026}cdefg"),
@@ -288,7 +288,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_long_text_is_broken_at_spaces_and_what_follows_is_indented() {
+    fn long_text_wraps_at_spaces_with_indentation() {
         let text = "one two three four five six seven eight nine ten";
         let expected = "one two three four five six seven\n    eight nine ten";
         assert_eq!(of_width(40).wrap(text, 4, 4), expected);

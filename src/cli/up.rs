@@ -184,7 +184,7 @@ mod tests {
     use hook::client::fake::FakeDaemon;
 
     #[test]
-    fn a_start_waits_for_another_one_that_has_not_said_yet_which_process_it_is() {
+    fn up_waits_for_a_daemon_that_is_starting() {
         let daemon = FakeDaemon::late(r#"{"version":"1.0.0","pid":41}"#);
         let state = tempfile::tempdir().expect("a folder");
         let lock = File::create(state.path().join(LOCK_FILE)).expect("made");

@@ -211,7 +211,7 @@ mod tests {
     use hook::client::fake::FakeDaemon;
 
     #[test]
-    fn a_watch_is_set_for_where_the_command_runs() {
+    fn watch_is_set_for_the_current_folder() {
         let body = r#"{"watch":{"id":"w5f0c2e81b7a94d36","conditions":[{"text":"exit 4711"}],"needs":"any","set_at":"2026-11-21T12:30:00Z",
             "expires_at":"2026-11-21T13:30:00Z","workspace":"/home/u/work/shop"}}"#;
         let daemon = FakeDaemon::answering(&[
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_so_already_is_said() {
+    fn already_true_condition_is_reported() {
         let body = r#"{"already":[{"text":"port 3000","state":"a process listens"}]}"#;
         let daemon = FakeDaemon::answering_json(200, body);
         let said = run_against(&daemon, &["watch", "port 3000"]);
@@ -253,7 +253,7 @@ w5f0c2e  s1   30s ago  (exit 4711) and port 3000: go on
     }
 
     #[test]
-    fn a_reminder_is_a_watch_for_a_time_with_a_kind() {
+    fn reminder_is_a_watch_with_time_and_kind() {
         let body = r#"{"error":{"field":"conditions[0]","message":"a duration has its unit"}}"#;
         let daemon = FakeDaemon::answering_json(400, body);
         let said = run_against(&daemon, &["remind", "in 20", "Push.", "--kind", "checkpoint"]);

@@ -270,7 +270,7 @@ mod tests {
     const EVENT: &str = r#"{"seq":12,"id":"e1","type":"ci.check.failed","severity":"error","source":"ci","timestamp":"2026-11-21T12:00:00Z","payload":{"job":"build"}}"#;
 
     #[test]
-    fn a_notification_is_explained_from_its_events_to_its_end() {
+    fn why_explains_a_notification_from_events_to_end() {
         let body = format!(
             r#"{{"notification":{{"id":"n1","severity":"error","created_at":"2026-11-21T12:00:02Z","events":[12],"deliveries":[],"subscriber":"ci","priority":"high","inject_at":"after_tool","tokens":9,"sentence":"build failed\u001b[1m on main","content":"ci: failed\njob: build"}},
             "events":[{EVENT}],"projection":{{"seq":20,"behind":0}},"history":[
@@ -304,7 +304,7 @@ next: nothing to do; aside why abc123 shows the text that the agent received
     }
 
     #[test]
-    fn an_injection_is_shown_with_what_became_of_each_of_its_notifications() {
+    fn why_shows_outcome_of_each_injected_notification() {
         let injection = r#"{"injections":[{"id":"abc123","session":"s1","timestamp":"2026-11-21T12:00:05Z","role":"tool",
             "text":"ci: failed\njob: build","notifications":["n1"]}],"projection":{"seq":20,"behind":0}}"#;
         let notification = r#"{"notification":{"id":"n1","severity":"error","created_at":"2026-11-21T12:00:02Z","events":[12],"deliveries":[],"subscriber":"ci","priority":"high","inject_at":"after_tool","tokens":9,"sentence":"build failed on main","content":"ci: failed"},
@@ -343,14 +343,14 @@ next: aside why n1 shows its events
     }
 
     #[test]
-    fn a_history_of_another_version_is_not_taken_for_one_without_the_id() {
+    fn history_of_another_version_is_a_format_error() {
         let daemon = FakeDaemon::answering_paths(&[("/v1/notifications?limit=1000", "{}")]);
         let expected = "find the id: the daemon's answer has a format that this version does not know";
         assert_eq!(run_against(&daemon, &["why", "na71"]), Err(expected.to_owned()));
     }
 
     #[test]
-    fn without_a_history_nothing_is_said_of_the_newest_notification() {
+    fn why_last_reports_an_unready_history() {
         let unready = r#"{"error":{"message":"the history is not ready"}}"#;
         let error = run_against(&FakeDaemon::answering_json(503, unready), &["why", "last"]);
         assert_eq!(error, Err("find the id: the history is not ready".to_owned()));
@@ -366,14 +366,14 @@ next: aside why n1 shows its events
     }
 
     #[test]
-    fn a_name_that_nothing_has_is_said_to_be_none() {
+    fn unknown_id_is_reported_as_not_found() {
         let daemon = FakeDaemon::answering_json(404, r#"{"error":{"message":"there is no event `x`"}}"#);
         let error = run_against(&daemon, &["why", "x"]);
         assert_eq!(error, Err("look it up: there is no event, notification or injection `x`".to_owned()));
     }
 
     #[test]
-    fn an_id_may_be_cut_short_and_last_is_the_newest_notification() {
+    fn why_accepts_id_prefix_and_last() {
         let notification = |id: &str| {
             format!(
                 r#"{{"notification":{{"id":"{id}","severity":"error","created_at":"2026-11-21T12:00:02Z","events":[12],"deliveries":[],"subscriber":"ci","priority":"high","inject_at":"after_tool","tokens":9,"content":"a: 1"}},

@@ -358,14 +358,14 @@ mod tests {
     }
 
     #[test]
-    fn the_defaults_in_the_code_are_those_in_the_file() {
+    fn code_defaults_match_the_shipped_settings_file() {
         let shipped = compiled(SHIPPED);
         assert!(shipped.found.is_empty(), "{:?}", shipped.found);
         assert_eq!(values(&shipped), values(&compiled("")));
     }
 
     #[test]
-    fn every_key_that_can_be_set_is_in_the_file_and_no_other() {
+    fn shipped_settings_file_lists_exactly_the_supported_keys() {
         let settings = compiled(&all_keys());
         assert!(settings.found.is_empty(), "{:?}", settings.found);
         let in_file: Vec<_> = settings.origins.keys().cloned().collect();
@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_set_is_what_is_used() {
+    fn configured_settings_override_the_defaults() {
         let settings = compiled(
             "[journal]\ndurability = \"interval\"\ninterval = \"1s\"\n\
              seal = false\nretain_age = \"90d\"\nretain_bytes = \"off\"\n\

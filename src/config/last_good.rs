@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_file_is_what_it_was_and_the_others_are_what_they_are() {
+    fn broken_file_is_replaced_by_last_good_text() {
         let (a, b) = (subscriber("a", ""), subscriber("b", ""));
         let named = |id: &str, name: &str| {
             subscriber(id, "").replace("[events]", &format!("name = \"own {name}\"\n[events]"))
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_subscriber_of_a_broken_template_keeps_the_template_it_had() {
+    fn subscriber_of_broken_template_keeps_last_good_template() {
         let with = |template: &str| subscriber("a", &format!("[output]\ntemplate = \"{template}\"\n"));
         let good = kept(&[("subscribers/a.toml", &with("a")), ("templates/a.toon.j2", TEMPLATE)]);
         let template_of = |usable: &Usable| {
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_what_it_was() {
+    fn unreadable_files_use_their_last_good_text() {
         let good = kept(&[
             ("aside.toml", "[journal]\nretain_age = \"off\"\n"),
             ("subscribers/a.toml", &subscriber("a", "")),
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_that_were_never_good_are_not_all_there_when_their_folder_is_missing() {
+    fn never_good_settings_of_missing_folder_are_incomplete() {
         for (text, has_all_settings) in [("x =", false), ("[journal]\nretain_age = \"off\"\n", true)] {
             let good = kept(&[("aside.toml", text), ("subscribers/a.toml", &subscriber("a", ""))]);
             let (name, path, why) = ("".into(), "/home/u/.config/aside".into(), "no".to_owned());
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_that_were_never_good_are_not_all_there() {
+    fn never_good_settings_are_incomplete() {
         for text in ["retain_age = ", "[journal]\nretain_age = 5\n"] {
             let now = || read(&[("aside.toml", text)]);
             assert!(!usable(now(), None, &[]).has_all_settings, "{text}");

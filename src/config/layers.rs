@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_a_layer_holds_is_a_part_of_it() {
+    fn layer_accepts_only_recognized_file_names() {
         for (name, kind) in [
             ("aside.toml", Some(FileKind::Settings)),
             ("subscribers/ci.toml", Some(FileKind::Subscriber)),
@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bundle_reads_back_to_the_same_files_and_the_same_hash() {
+    fn bundle_round_trips_with_files_and_hash() {
         let sources =
             Sources::new([file(LayerKind::User, "aside.toml"), file(LayerKind::System, "aside.toml")]);
         let again = read(&sources.to_bundle()).expect("a bundle");
@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bundle_of_a_later_version_or_without_its_texts_is_refused() {
+    fn newer_or_incomplete_bundle_is_refused() {
         let error = read(r#"{"version":2,"files":[]}"#).expect_err("version 2");
         assert_eq!(error.to_string(), "bundle of rules has version 2, this program reads up to 1");
         assert!(read("{").is_err());

@@ -196,14 +196,14 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_is_not_there_is_an_empty_layer() {
+    fn missing_folder_is_an_empty_layer() {
         let folder = tempfile::tempdir().expect("a folder");
         let sources = read_layers(&[(LayerKind::User, folder.path().join("absent"))]);
         assert_eq!(sources, Sources::shipped());
     }
 
     #[test]
-    fn what_a_layer_holds_is_read_and_what_cannot_be_read_is_named() {
+    fn layer_reads_valid_files_and_names_unreadable_ones() {
         let folder = tempfile::tempdir().expect("a folder");
         let write = |name: &str, bytes: &[u8]| {
             let path = folder.path().join(name);
@@ -255,7 +255,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn a_link_without_a_target_is_not_an_absent_file() {
+    fn dangling_link_is_an_unreadable_file() {
         let folder = tempfile::tempdir().expect("a folder");
         for name in TOP {
             std::os::unix::fs::symlink("not/mounted", folder.path().join(name)).expect("a link");

@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_nearest_type_is_found_with_stars_for_what_is_in_their_place() {
+    fn unknown_pattern_suggests_the_nearest_type() {
         let known = ["ci.check.passed", "tool.call.failure", "tool.call.timeout"];
         for (pattern, meant) in [
             ("tool.cal.*", Some("tool.call.failure")),

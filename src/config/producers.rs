@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_is_switched_by_its_own_table_and_no_other() {
+    fn each_source_is_switched_by_its_own_table() {
         let shipped = in_force(&[]);
         for row in switched().filter(|row| !row.kind.is_list()) {
             let was_on = row.kind.is_on(&shipped);
@@ -261,7 +261,7 @@ enabled = {}
     }
 
     #[test]
-    fn a_list_switches_its_row_on_and_no_other() {
+    fn list_entry_switches_on_only_its_source() {
         let examples = [
             ("log", "path = \"dev.log\"\nmatch = \"ERROR\"\n"),
             ("paths", "glob = \"schemas/*.sql\"\n"),
@@ -277,7 +277,7 @@ enabled = {}
     }
 
     #[test]
-    fn every_row_publishes_and_every_producer_of_the_catalogue_is_a_row() {
+    fn catalogue_producers_and_rows_match_exactly() {
         let rows: BTreeSet<&str> = PRODUCERS.iter().map(|row| row.name).collect();
         let named: BTreeSet<&str> =
             catalogue::types().flat_map(|entry| &entry.producers).map(String::as_str).collect();
@@ -292,7 +292,7 @@ enabled = {}
     }
 
     #[test]
-    fn an_event_is_of_the_row_that_publishes_its_type_from_its_source() {
+    fn producer_is_found_by_source_and_type() {
         for (source, event_type, expected) in [
             ("aside", "fs.known.modified", Some("files")),
             ("cli", "fs.known.modified", None),
@@ -309,7 +309,7 @@ enabled = {}
     }
 
     #[test]
-    fn a_source_whose_subscribers_are_off_is_distinguished_from_others() {
+    fn source_names_its_switched_off_subscribers() {
         let git = Producer::find("git").expect("a row");
         assert_eq!(git.switched_off_subscribers(&in_force(&[]).rules), Vec::<&str>::new());
         let text = "[subscriber]\nid = \"git_change\"\nenabled = false\n[events]\ntypes = [\"git.**\"]\n";
@@ -318,7 +318,7 @@ enabled = {}
     }
 
     #[test]
-    fn a_subscriber_waits_for_others_when_nothing_publishes_what_it_asks_for() {
+    fn subscriber_of_types_without_producer_is_unserved() {
         let own =
             |id: &str, types: &str| format!("[subscriber]\nid = \"{id}\"\n[events]\ntypes = [{types}]\n");
         let Generation { rules, .. } = in_force(&[

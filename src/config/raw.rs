@@ -517,7 +517,7 @@ mod tests {
     }
 
     #[test]
-    fn a_later_file_overrides_key_by_key_and_a_wrong_value_overrides_nothing() {
+    fn later_file_overrides_keys_with_valid_values_only() {
         let files = [file("a", "[s]\nx = 1\ny = 1\nz = 1\n"), file("b", "[s]\ny = 2\nz = true\n")];
         let documents: Vec<_> = files.iter().map(|file| Document::parse(file).expect("TOML")).collect();
         let mut section = Section::new("s", &documents);
@@ -529,7 +529,7 @@ mod tests {
     }
 
     #[test]
-    fn a_later_file_adds_to_a_list_and_replaces_what_has_the_same_name() {
+    fn later_file_extends_list_and_replaces_by_name() {
         let one = |name: &str, v: i64| format!("[[s.l]]\nname = \"{name}\"\nv = {v}\n");
         let files = [
             file("a", &[one("x", 1), one("y", 1)].concat()),
@@ -555,7 +555,7 @@ mod tests {
     }
 
     #[test]
-    fn every_unknown_key_of_every_file_is_found_at_its_place() {
+    fn unknown_keys_of_all_files_are_located() {
         let files = [file("a", "[s]\nx = 1\nxx = 1\n"), file("b", "[s]\nxx = 1\n\"w\\u0000\" = 2\n")];
         let documents: Vec<_> = files.iter().map(|file| Document::parse(file).expect("TOML")).collect();
         let mut section = Section::new("s", &documents);
@@ -567,7 +567,7 @@ mod tests {
     }
 
     #[test]
-    fn tables_with_names_of_ones_own_are_read_from_every_file_and_bounded() {
+    fn named_tables_are_merged_across_files_and_bounded() {
         let files = [
             file("a", "[s]\nt.one = { x = 1 }\nt.two = { x = 2 }\n"),
             file("b", "[s.t.one]\nx = 3\nxx = 1\n[s.t.\"no name\"]\n[s.t.zzz]\n"),

@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_of_a_string_is_found_inside_its_quotes_unless_it_is_escaped() {
+    fn range_in_a_string_is_located_unless_escaped() {
         let whole = place("\"payload.n >\"");
         assert_eq!(whole.within("payload.n >", 10..11).to_string(), "a.toml:2:20");
         assert_eq!(whole.within("payload.n >", 11..11).to_string(), "a.toml:2:21", "the end is the quote");
@@ -373,14 +373,14 @@ mod tests {
     }
 
     #[test]
-    fn words_of_a_file_are_shown_on_one_line_and_not_at_length() {
+    fn quoted_file_text_is_escaped_and_shortened() {
         assert_eq!(shown("a\nb\u{1b}[31mc\u{202e}"), "a\\nb\\u{1b}[31mc\\u{202e}");
         assert_eq!(shown(&"x".repeat(64)), "x".repeat(64));
         assert_eq!(shown(&"x".repeat(65)), format!("{}...", "x".repeat(64)));
     }
 
     #[test]
-    fn what_is_too_much_to_report_is_counted() {
+    fn findings_over_the_limit_are_counted() {
         let error = Diagnostic::error(place("where"), "events.where", "wrong");
         let mut found = vec![error.clone().into_warning()];
         found.extend(std::iter::repeat_n(error, FINDINGS_MAX + 1));
@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn a_diagnostic_reads_the_same_for_people_and_for_programs() {
+    fn diagnostic_text_and_json_agree() {
         let diagnostic = Diagnostic::error(place("where"), "events.where", "unknown key `wher`")
             .with_allowed("wher", &["types", "where"])
             .with_note("it is optional");

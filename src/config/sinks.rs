@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_says_what_to_do() {
+    fn invalid_sink_setting_is_refused_with_a_reason() {
         for (text, expected) in [
             ("default = [\"ntfi\"]", "did you mean `ntfy`?"),
             ("default = [\"log\", \"log\"]", "`log` is listed twice"),
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn https_is_spoken_or_refused_with_what_to_do() {
+    fn https_address_needs_a_build_with_https() {
         let found = compiled("[sinks]\nntfy = { url = \"https://ntfy.example/x\", token_file = \"/t\" }\n");
         let url = found.rules.sinks.ntfy.url.as_ref();
         if cfg!(feature = "https") {

@@ -523,7 +523,7 @@ mod tests {
     }
 
     #[test]
-    fn a_template_of_the_same_name_is_used_unless_the_file_says_otherwise() {
+    fn template_with_subscribers_name_is_the_default() {
         assert_eq!(compiled("").output.layout, Layout::Template("ci.toon.j2".into()));
         assert_eq!(compiled("[output]\ntemplate = \"generic\"\n").output.layout, Layout::generic());
         let declared = compiled("[output]\none = \"ci: {{ payload.check }}\"\n").output.layout;
@@ -531,7 +531,7 @@ mod tests {
     }
 
     #[test]
-    fn a_notification_never_holds_more_than_an_injection_has_room_for() {
+    fn notification_tokens_are_capped_by_injection_budget() {
         let tokens = |output: &str| compiled(&format!("[output]\n{output}")).output.max_tokens;
         assert_eq!(tokens(""), Tokens(200));
         assert_eq!(tokens("max_tokens = 100"), Tokens(100));
@@ -539,14 +539,14 @@ mod tests {
     }
 
     #[test]
-    fn no_frame_takes_more_than_is_kept_for_it() {
+    fn every_frame_fits_its_token_allowance() {
         for frame in frames::frames() {
             assert!(frame.tokens.0 <= WRAPPER_TOKENS, "{frame:?}");
         }
     }
 
     #[test]
-    fn a_low_priority_waits_for_the_end_of_the_turn() {
+    fn low_priority_waits_for_the_turn_end() {
         let point = |output: &str| compiled(&format!("[output]\n{output}")).output.inject_at;
         assert_eq!(point("priority = \"low\""), InjectionPoint::TurnEnd);
         assert_eq!(point("priority = \"critical\""), InjectionPoint::AfterTool);
@@ -554,7 +554,7 @@ mod tests {
     }
 
     #[test]
-    fn a_debounced_batch_waits_for_ten_windows_and_never_more_than_a_minute() {
+    fn debounce_waits_ten_windows_up_to_a_minute() {
         let mode =
             |batching: &str| compiled(&format!("[batching]\nmode = \"debounce\"\n{batching}")).batching.mode;
         let max_wait = |seconds| BatchMode::Debounce { max_wait: Duration::from_secs(seconds) };
@@ -564,7 +564,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dedupe_key_without_a_window_has_the_default_one_and_zero_means_none() {
+    fn default_dedupe_window_applies_unless_set_to_zero() {
         let window =
             |batching: &str| compiled(&format!("[batching]\n{batching}")).dedupe.map(|rule| rule.window);
         assert_eq!(window("dedupe_key = \"type\""), Some(Duration::from_secs(5)));

@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn integers_are_read_in_every_notation_and_held_to_their_range() {
+    fn integers_accept_any_notation_within_their_range() {
         let read = |written: &str| read(written, |value| integer::<u32>(value, 10..=4_000));
         assert_eq!(read("4_000"), Ok(4_000));
         assert_eq!(read("0x10"), Ok(16));
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_is_a_count_in_a_unit_of_time() {
+    fn rate_is_a_count_per_time_unit() {
         let read = |written: &str| read(written, rate).map(|rate| (rate.count.get(), rate.per.as_secs()));
         for (name, seconds) in RATE_UNITS {
             assert_eq!(read(&format!("\"10/{name}\"")), Ok((10, seconds)));

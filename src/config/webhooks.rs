@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn the_shipped_rows_are_rows_of_types_that_the_catalogue_has() {
+    fn shipped_webhook_rows_use_catalogue_types() {
         assert!(SHIPPED_ROWS.len() >= 15, "{} rows", SHIPPED_ROWS.len());
         for row in SHIPPED_ROWS.iter() {
             let known = engine::event::catalogue::types().find(|entry| entry.event_type == row.event_type);
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_of_a_later_layer_comes_first_and_what_is_wrong_has_its_place() {
+    fn webhook_rows_of_later_layers_come_first() {
         let mut rows = Vec::new();
         let first = "[[webhook]]\nfrom = \"standard\"\nevent = \"a.b\"\ntype = \"one.a\"\n";
         assert!(read(&file(first), &mut rows).is_empty());
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_with_too_many_rows_says_how_many_it_has() {
+    fn too_many_webhook_rows_are_counted_and_refused() {
         let row = "[[webhook]]\nfrom = \"github\"\nevent = \"x\"\ntype = \"a.b\"\n";
         let mut rows = Vec::new();
         assert!(read(&file(&row.repeat(ROWS_MAX)), &mut rows).is_empty());

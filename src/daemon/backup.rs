@@ -417,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_restored_is_what_was_there_while_the_journal_was_open() {
+    fn restored_state_equals_backup_of_open_journal() {
         for seal in [false, true] {
             let (folder, state, journal) = state(seal);
             let file = folder.path().join("a.tar");
@@ -446,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn a_backup_that_is_taken_while_snapshots_come_and_go_has_one_that_is_whole() {
+    fn backup_during_snapshot_writes_has_a_whole_snapshot() {
         const KEYS: u64 = 20_000;
         // Bounds, so that the test ends in any case.
         const SNAPSHOTS_MAX: u64 = 500;
@@ -496,7 +496,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_overwritten_and_nothing_half_done_is_left() {
+    fn backup_and_restore_overwrite_nothing_and_clean_up() {
         let (folder, state, _journal) = state(false);
         let file = folder.path().join("a.tar");
         backup(&state, &file).expect("backed up");
@@ -512,7 +512,7 @@ mod tests {
     }
 
     #[test]
-    fn a_backup_that_is_damaged_or_none_is_not_taken_for_a_state() {
+    fn damaged_or_foreign_backup_leaves_no_state() {
         let (folder, state, journal) = state(false);
         journal.close_blocking().expect("closed");
         let file = folder.path().join("a.tar");

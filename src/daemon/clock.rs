@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_is_set_back_goes_on_at_the_steady_pace() {
+    fn clock_set_back_continues_at_monotonic_pace() {
         let mut last = Reading::new(Timestamp::from_millis(100_000), Duration::ZERO);
         assert_eq!(read(&mut last, 100_010, 10), 100_010);
         assert_eq!(read(&mut last, 40_000, 510), 100_510);
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn however_far_a_clock_is_set_back_time_goes_on_and_catches_up() {
+    fn time_advances_until_wall_clock_catches_up() {
         const HOUR: u64 = 3_600_000;
         let now = 500_000 * HOUR;
         for back in [HOUR, 24 * HOUR, now] {
@@ -198,7 +198,7 @@ mod tests {
     const YEAR: u64 = 365 * 24 * 3_600_000;
 
     #[test]
-    fn a_year_ahead_for_a_few_seconds_is_not_believed() {
+    fn brief_forward_jump_of_wall_clock_is_ignored() {
         let mut last = Reading::new(Timestamp::from_millis(YEAR), Duration::ZERO);
         assert_eq!(read(&mut last, 2 * YEAR, 1_000), YEAR + 1_000);
         assert_eq!(read(&mut last, 2 * YEAR + 3_000, 4_000), YEAR + 4_000);
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_forwards_that_lasts_is_followed_after_five_minutes() {
+    fn lasting_forward_step_is_followed_after_five_minutes() {
         let mut last = Reading::new(Timestamp::from_millis(YEAR), Duration::ZERO);
         for second in 1..=300 {
             assert_eq!(read(&mut last, 2 * YEAR + second * 1_000, second * 1_000), YEAR + second * 1_000);
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_small_correction_is_waited_out_and_a_small_step_forward_is_followed() {
+    fn small_clock_corrections_are_followed_without_stepping_back() {
         let mut last = Reading::new(Timestamp::from_millis(100_000), Duration::ZERO);
         assert_eq!(read(&mut last, 99_990, 5), 100_000);
         assert_eq!(read(&mut last, 100_001, 16), 100_001);
@@ -227,13 +227,13 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_that_slept_is_as_far_as_its_clocks_say() {
+    fn time_includes_the_sleep_of_the_machine() {
         let mut last = Reading::new(Timestamp::from_millis(YEAR), Duration::ZERO);
         assert_eq!(read(&mut last, YEAR + 9 * 3_600_000, 9 * 3_600_000), YEAR + 9 * 3_600_000);
     }
 
     #[test]
-    fn a_clock_goes_on_from_the_last_time_of_the_journal_or_from_the_wall_clock() {
+    fn clock_continues_from_journal_time_or_wall_clock() {
         const WALL: u64 = 2 * YEAR;
         fn fixed() -> (Timestamp, Duration) {
             (Timestamp::from_millis(WALL), Duration::from_secs(7))
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deadline_in_a_correction_is_as_far_as_the_wall_clock_has_to_go() {
+    fn deadline_during_correction_waits_for_wall_clock() {
         fn corrected() -> (Timestamp, Duration) {
             (Timestamp::from_millis(99_000), Duration::ZERO)
         }

@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_folder_in_which_others_may_replace_the_socket_is_refused() {
+    async fn socket_folder_writable_by_others_is_refused() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         for (mode, is_safe) in [(0o700, true), (0o755, true), (0o1777, true), (0o777, false), (0o720, false)]
         {
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_socket_of_a_dead_daemon_is_replaced_and_that_of_a_living_one_is_not() {
+    async fn only_a_dead_daemons_socket_is_replaced() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let path = folder.path().join("aside.sock");
         let living = unix(&path).expect("listens");
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn only_the_socket_at_its_own_path_is_taken_from_what_was_passed() {
+    async fn passed_socket_at_another_path_is_refused() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let path = folder.path().join("aside.sock");
         let passed = |name: &str| {

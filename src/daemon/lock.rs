@@ -191,7 +191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn without_its_lock_file_the_folder_is_still_held() {
+    fn folder_stays_locked_without_its_lock_file() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let held = StateLock::take(folder.path()).expect("the first one gets it");
         std::fs::remove_file(folder.path().join(LOCK_FILE)).expect("there");
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_check_for_a_running_daemon_keeps_none_from_starting() {
+    fn daemon_check_does_not_prevent_a_start() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let reader = File::create(folder.path().join(LOCK_FILE)).expect("made");
         reader.lock_shared().expect("nobody has it");
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_daemon_is_refused_and_named_who_has_the_folder() {
+    fn second_daemon_is_refused_with_the_holders_pid() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let held = StateLock::take(folder.path()).expect("the first one gets it");
         let error = StateLock::take(folder.path()).expect_err("the second one does not");

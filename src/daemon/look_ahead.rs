@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn what_each_exchange_released_is_known_wherever_that_is_written() {
+    fn look_ahead_finds_the_release_of_each_exchange() {
         let journal = journal(30_000, &[(3, 2), (9_000, 7), (9_001, 8), (29_000, 28_000)]);
         let mut ahead = LookAhead::new(journal.read_from(Seq(1)), Seq(30_000), BTreeSet::new());
         let nothing = Release::Recorded(None);
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_follows_an_exchange_is_read_and_only_until_it_is_known() {
+    fn look_ahead_reads_from_exchange_to_release_only() {
         let journal = journal(40_000, &[(20_001, 20_000), (20_003, 20_002)]);
         let mut ahead = LookAhead::new(journal.read_from(Seq(1)), Seq(40_000), BTreeSet::new());
         assert!(!ahead.is_skipped(Seq(7)));

@@ -276,7 +276,7 @@ mod tests {
     use engine::event::{Payload, Provenance, Severity};
 
     #[test]
-    fn an_event_of_the_outbox_from_long_before_the_end_is_not_published() {
+    fn old_outbox_events_are_not_published_on_recovery() {
         let event = |id: &str, second: u64| Event {
             id: id.into(),
             event_type: "source.throttled".parse().expect("a type"),

@@ -454,7 +454,7 @@ mod tests {
     }
 
     #[test]
-    fn an_edit_costs_one_text_and_what_nobody_names_goes() {
+    fn edited_rules_store_only_the_changed_text() {
         let state = tempfile::tempdir().expect("a folder");
         let store = RulesStore::new(state.path());
         let first = store.keep(&sources(500)).expect("kept");
@@ -475,7 +475,7 @@ mod tests {
     }
 
     #[test]
-    fn only_rules_that_no_record_names_go_and_only_when_there_are_many() {
+    fn unnamed_rules_are_collected_once_many_are_stored() {
         let state = tempfile::tempdir().expect("a folder");
         let (store, files) = (RulesStore::new(state.path()), Arc::new(MemoryFiles::new()));
         let clock = Arc::new(|| Timestamp::ZERO);
@@ -503,7 +503,7 @@ mod tests {
     }
 
     #[test]
-    fn damage_of_any_file_is_seen_and_mended_from_the_configuration() {
+    fn damaged_rules_files_are_detected_and_rewritten() {
         let state = tempfile::tempdir().expect("a folder");
         let store = RulesStore::new(state.path());
         let hash = store.keep(&sources(500)).expect("kept");

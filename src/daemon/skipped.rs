@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn the_journal_is_read_for_what_no_list_says() {
+    fn missing_or_damaged_list_is_rebuilt_from_journal() {
         let state = tempfile::tempdir().expect("a folder");
         let journal = journal(&[(5, 3), (30, 6)]);
         assert_eq!((records(state.path(), &journal), list(state.path())), (vec![3, 6], "[5,30]".to_owned()));
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_added_is_in_the_list_unless_the_journal_lacks_it() {
+    fn added_record_is_listed_only_if_journaled() {
         let state = tempfile::tempdir().expect("a folder");
         let journal = journal(&[(5, 3), (39, 20)]);
         fs::write(state.path().join(FILE_NAME), "[5]").expect("written");
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_deleted_needs_no_place() {
+    fn deleted_records_leave_the_skipped_list() {
         let state = tempfile::tempdir().expect("a folder");
         let journal = journal(&[(2, 1), (35, 30)]);
         assert_eq!(records(state.path(), &journal), [1, 30]);

@@ -62,7 +62,7 @@ mod tests {
     static SAID: AtomicU64 = AtomicU64::new(0);
 
     #[test]
-    fn it_is_said_twice_in_the_time_that_the_service_manager_waits() {
+    fn watchdog_reports_twice_per_service_manager_limit() {
         let seconds = Duration::from_secs;
         let say = || {
             SAID.fetch_add(1, Ordering::Relaxed);

@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn arguments_are_the_same_in_any_order_and_no_others_are() {
+    fn argument_digest_ignores_order_but_not_values() {
         let of = |json: &str| of_arguments(&RawValue::from_string(json.to_owned()).expect("JSON"));
         let first = of(r#"{"path":"a","offset":1}"#);
         assert_eq!(first.len(), 16);
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn results_are_the_same_but_for_what_differs_from_run_to_run() {
+    fn result_digest_ignores_times_and_ids() {
         for (a, b) in [
             ("test result: ok. finished in 0.52s", "test result: ok. finished in 11.8s"),
             ("Took 41 ms at 14:02:07", "Took 41 ms at 14:02:09"),
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_long_result_both_ends_count() {
+    fn digest_of_long_result_covers_both_ends() {
         let long = |begin: &str, end: &str| format!("{begin}{}{end}", "x ".repeat(END_BYTES));
         let first = of_result(&long("a", "b"));
         assert_ne!(first, of_result(&long("c", "b")));

@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_found_as_a_word_and_not_as_a_part_of_one() {
+    fn injection_id_matches_only_whole_words() {
         let ids = ["7fq2kd", "abcdef", ""].map(InjectionId::new);
         for (text, expected) in [
             (&b"<notifications count=\\\"1\\\" id=\\\"7fq2kd\\\">"[..], &["7fq2kd"][..]),

@@ -120,7 +120,7 @@ mod tests {
     const NOW: Timestamp = Timestamp::from_millis(1_000);
 
     #[test]
-    fn an_idle_session_has_one_route_and_a_turn_has_its_hooks() {
+    fn only_an_idle_session_uses_a_wake_route() {
         let (none, one, both): (&[_], &[_], &[_]) = (&[], &[MessageSocket], &[MessageSocket, Monitor]);
         for (routes, kind, expected) in [
             (&[Monitor][..], StartTurn, Step::Try(Monitor)),

@@ -45,7 +45,7 @@ fn said(arrivals: &[(u64, &str)]) -> Vec<String> {
 }
 
 #[test]
-fn a_line_is_said_at_once_and_then_one_a_second_with_the_count_of_the_rest() {
+fn log_lines_are_limited_to_one_per_second() {
     for (what, arrivals, expected) in [
         ("one", &[(5, "E1")][..], &["5 E1 +"][..]),
         ("what is not wanted", &[(5, "ok")], &[]),
@@ -103,7 +103,7 @@ fn line_matches_as_a_terminal_shows_it() {
 }
 
 #[test]
-fn a_relative_path_is_one_of_each_open_folder() {
+fn relative_path_applies_to_each_open_folder() {
     let folders: [Arc<str>; 2] = ["/a".into(), "/b/".into()];
     let paths =
         |log: &Log| log.places(&folders).iter().map(|place| place.path.to_string()).collect::<Vec<_>>();
@@ -115,7 +115,7 @@ fn a_relative_path_is_one_of_each_open_folder() {
 }
 
 #[test]
-fn what_is_no_pattern_says_why() {
+fn invalid_pattern_is_refused_with_reason() {
     for (text, expected) in [("(ERR", "unclosed group"), ("a{1000}{1000}", "size limit")] {
         let error = Pattern::read(text).expect_err(text);
         assert!(error.contains(expected), "{text}: {error}");

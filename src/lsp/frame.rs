@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_frame_or_too_large_ends_the_stream() {
+    fn invalid_or_oversized_frame_ends_the_stream() {
         let long = "x".repeat(HEADER_BYTES_MAX);
         for (text, expected) in [
             ("Starting server...\r\n\r\n", Err(FrameError::NoHeader)),
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_framed_can_be_read() {
+    fn framed_message_can_be_read_back() {
         let message = serde_json::json!({ "text": "\u{e4}\n" });
         let mut frames = Frames::default();
         frames.push(&framed(&message));

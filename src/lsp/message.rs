@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_server_asks_is_answered() {
+    fn server_requests_are_answered() {
         let items = json!({ "items": [{ "section": "a" }, { "section": "b" }] });
         for (method, params, expected) in [
             ("workspace/configuration", items, json!({ "jsonrpc": "2.0", "id": 7, "result": [null, null] })),

@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn each_session_hears_of_what_is_new_since_it_wrote() {
+    fn session_is_notified_of_errors_since_its_write() {
         for (name, steps) in [
             (
                 "what was there before is not said, and is new when it comes back",

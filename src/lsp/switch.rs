@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_root_is_the_outermost_one_of_the_workspace() {
+    fn root_is_outermost_marked_folder_in_workspace() {
         let kind = Kind { root: vec!["Cargo.toml".to_owned()], ..Kind::default() };
         for (path, workspace, marks, expected) in [
             ("/w/crates/a/src/a.rs", Some("/w"), &["/w", "/w/crates/a"][..], Some("/w")),

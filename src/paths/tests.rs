@@ -11,7 +11,7 @@ fn search(glob: &str) -> Search {
 }
 
 #[test]
-fn a_search_begins_at_the_literal_part_and_goes_no_further_than_its_pattern() {
+fn search_starts_at_literal_prefix_of_its_pattern() {
     for (glob, root, files, not_files, ways, not_ways) in [
         ("schemas/*.sql", "/w/schemas", &["a.sql"][..], &["a.txt", "b/a.sql"][..], &[][..], &["b"][..]),
         ("*.toml", "/w", &["Cargo.toml"], &["a/Cargo.toml"], &[], &["a"]),
@@ -40,7 +40,7 @@ fn a_search_begins_at_the_literal_part_and_goes_no_further_than_its_pattern() {
 }
 
 #[test]
-fn a_relative_pattern_is_of_each_open_folder_and_an_absolute_one_of_all() {
+fn relative_pattern_applies_to_each_open_folder() {
     let folders: [Arc<str>; 2] = ["/a".into(), "/b/".into()];
     let of = |paths: &Paths| -> Vec<(String, Option<String>)> {
         let searches = paths.searches(&folders).into_iter();
@@ -69,7 +69,7 @@ fn seen(files: &[(&str, u64, u64)]) -> Seen {
 }
 
 #[test]
-fn what_differs_between_two_looks_is_a_change() {
+fn file_changes_are_derived_from_two_scans() {
     for (what, before, now, expected) in [
         ("nothing", &[("a", 1, 7)][..], &[("a", 1, 7)][..], &[][..]),
         ("made", &[], &[("a", 1, 7)], &["created a"]),
@@ -100,7 +100,7 @@ fn what_differs_between_two_looks_is_a_change() {
 }
 
 #[test]
-fn an_event_has_the_path_in_its_folder_and_what_is_over_the_bound_is_counted() {
+fn excess_path_changes_are_counted_in_last_event() {
     let search = search("schemas/*.sql");
     let names: Vec<String> = (0..CHANGES_MAX + 5).map(|number| format!("{number:04}.sql")).collect();
     let files: Vec<(&str, u64, u64)> =
@@ -122,7 +122,7 @@ fn an_event_has_the_path_in_its_folder_and_what_is_over_the_bound_is_counted() {
 }
 
 #[test]
-fn what_is_no_pattern_says_why() {
+fn invalid_glob_is_refused_with_reason() {
     for (glob, expected) in
         [("../x/*", "`..`"), ("src/", "names a folder"), ("src/[a", "unclosed"), ("{a", "unclosed")]
     {

@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_of_one_output_do_not_belong_to_those_of_the_other() {
+    fn stdout_and_stderr_lines_are_matched_separately() {
         let matchers = Matchers::shipped().named("cargo").expect("it ships");
         let mut collector = Collector::new(&matchers, None);
         let pieces: [(Stream, &[u8]); 4] = [
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_one_problem_and_a_beginning_forgets_what_was_before() {
+    fn beginning_line_clears_earlier_problems() {
         let mut matchers = Matchers::shipped().named("gcc").expect("it ships");
         matchers.extend(Matchers::shipped().named("mypy").expect("it ships"));
         let mut collector = Collector::new(&matchers, None);
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_document_is_read_when_it_ends_and_has_a_bound() {
+    fn document_is_parsed_at_end_within_a_bound() {
         let mut collector = Collector::new(&[], Some(Format::EslintJson));
         for piece in [
             &br#"[{"filePath":"a.js","messages":[{"ruleId":"#[..],

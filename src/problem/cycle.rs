@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tool_that_speaks_settles_when_it_says_so() {
+    fn announcing_tool_settles_on_its_end_line() {
         let lines = [
             (0, "12:00 - Starting compilation in watch mode..."),
             (9_000, "a.ts(1,2): error TS1: x"),
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_beginning_said_again_while_busy_is_no_other_one() {
+    fn repeated_beginning_while_busy_starts_no_cycle() {
         let lines = [
             (0, "    Checking a v0.1.0"),
             (10, "error: x"),
@@ -152,20 +152,20 @@ mod tests {
     }
 
     #[test]
-    fn a_tool_that_does_not_speak_settles_when_it_is_quiet() {
+    fn tool_without_announcements_settles_when_quiet() {
         let lines = [(0, "x"), (900, "y"), (1_800, "z"), (9_000, "x")];
         assert_eq!(run("gcc", &lines), ["clear 0", "settled 2800", "clear 9000", "settled 10000"]);
     }
 
     #[test]
-    fn a_beginning_without_an_end_settles_when_it_is_silent() {
+    fn beginning_without_end_settles_after_silence() {
         let lines =
             [(0, "    Checking a v0.1.0"), (500, "error: no such file"), (100_000, "    Checking a v0.1.0")];
         assert_eq!(run("cargo", &lines), ["settled 60500", "clear 100000", "settled 160000"]);
     }
 
     #[test]
-    fn what_comes_after_the_end_is_compared_too() {
+    fn output_after_the_end_settles_again() {
         let lines =
             [(0, "    Checking a"), (10, "    Finished `dev`"), (5_000, "thread 'x' panicked at a.rs:1:1:")];
         assert_eq!(run("cargo", &lines), ["settled 210", "settled 6000"]);

@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn how_long_they_lasted_is_from_the_first_one() {
+    fn cleared_duration_counts_from_first_problem() {
         let mut known = Problems::default();
         for (at, current, expected) in
             [(1_000, "a:1 x", None), (3_000, "a:1 y", None), (7_000, "", Some(6_000)), (9_000, "", None)]

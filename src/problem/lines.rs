@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_without_end_takes_no_more_than_its_bound() {
+    fn endless_line_is_cut_at_its_bound() {
         let mut lines = Lines::default();
         for _ in 0..100 {
             lines.push(&[b'x'; 64 * 1024], |_| panic!("no line has ended"));

@@ -147,7 +147,7 @@ mod tests {
     const ORIGIN: Origin<'_> = Origin { tool: "cargo", folder: Some("/w/crates/a"), workspace: Some("/w") };
 
     #[test]
-    fn a_problem_is_named_alike_when_it_is_found_and_when_it_is_fixed() {
+    fn found_and_fixed_events_name_same_problem() {
         let mut known = Problems::default();
         let found = known.replace(vec![problem("src/a.rs")], Timestamp::from_millis(1)).reports(&ORIGIN);
         let moved = Problem { line: Some(50), ..problem("src/a.rs") };
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_out_is_counted_with_the_last_one() {
+    fn omitted_problems_are_counted_in_last_report() {
         let many = (0..25).map(|number| problem(&format!("{number}.rs"))).collect();
         let reports = Problems::default().replace(many, Timestamp::default()).reports(&ORIGIN);
         let more: Vec<_> = reports.iter().filter_map(|report| report.payload.get("more")).collect();

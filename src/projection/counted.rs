@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn what_happened_since_then_is_counted_by_source_and_type_without_what_doctor_made() {
+    fn counts_by_source_and_type_exclude_doctor_events() {
         let events = [
             (1, "aside", "git.head.moved", "s1"),
             (5, "aside", "git.head.moved", "s1"),

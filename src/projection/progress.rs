@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn records_that_leave_nothing_to_write_are_projected_at_once_and_others_when_committed() {
+    fn records_without_notes_are_projected_at_once() {
         let progress = Progress::default();
         progress.commit(Seq(5));
         assert_eq!(progress.projected(), Seq(5));
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_waits_goes_on_when_it_is_projected_however_it_came_to_be() {
+    async fn waiter_continues_when_its_record_is_projected() {
         let progress = Progress::default();
         let steps: [(u64, &dyn Fn()); 3] = [
             (5, &|| progress.commit(Seq(5))),

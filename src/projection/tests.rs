@@ -68,21 +68,21 @@ fn event_notes(seq: u64) -> Notes {
 }
 
 #[test]
-fn an_event_that_nobody_asked_for_is_counted_and_no_row() {
+fn unmatched_event_is_counted_without_a_row() {
     let unmatched = [Output::Record(LedgerEntry::Unmatched { seq: Seq(1) })];
     let notes = noted(0, 1, records::EVENT, &event_body("e1"), &unmatched);
     assert_eq!((notes.notes().len(), notes.unmatched(), notes.upto()), (0, 1, Seq(1)));
 }
 
 #[test]
-fn an_event_that_two_subscribers_took_is_noted_once() {
+fn event_of_two_subscribers_is_noted_once() {
     let notes = noted(0, 1, records::EVENT, &event_body("e1"), &[batched(1), batched(1)]);
     let events = notes.notes().iter().filter(|note| matches!(note.what, NoteContent::Event(_)));
     assert_eq!((events.count(), notes.notes().len()), (1, 3));
 }
 
 #[test]
-fn notes_that_nobody_took_are_put_back_in_front() {
+fn put_back_notes_precede_newer_ones() {
     let mut notes = event_notes(1);
     let first = notes.hand_over();
     assert_eq!((notes.from(), notes.records()), (Seq(1), 0));
@@ -102,7 +102,7 @@ fn notes_that_nobody_took_are_put_back_in_front() {
 }
 
 #[test]
-fn an_answer_that_is_asked_for_again_is_no_other_injection() {
+fn repeated_answer_is_not_a_second_injection() {
     let injection = Injection {
         id: InjectionId::new("abc123"),
         text: "t".into(),
@@ -132,7 +132,7 @@ fn an_answer_that_is_asked_for_again_is_no_other_injection() {
 }
 
 #[test]
-fn what_was_written_is_left_out_when_it_comes_again() {
+fn notes_already_written_are_skipped() {
     let (_folder, path) = file();
     let mut writer = Writer::open(&path).expect("opened");
     writer.write(&[event_notes(1), event_notes(2)]).expect("written");
@@ -146,7 +146,7 @@ fn what_was_written_is_left_out_when_it_comes_again() {
 }
 
 #[test]
-fn the_oldest_go_when_there_are_too_many_and_what_the_journal_forgot() {
+fn oldest_rows_beyond_limits_are_deleted() {
     let (_folder, path) = file();
     let mut writer = Writer::open(&path).expect("opened").with_limits(3, 1_000);
     for seq in 1..=10 {
@@ -170,7 +170,7 @@ fn the_oldest_go_when_there_are_too_many_and_what_the_journal_forgot() {
 }
 
 #[test]
-fn an_open_session_stays_however_old_and_one_that_is_over_goes() {
+fn deletion_keeps_open_sessions_of_any_age() {
     let (_folder, path) = file();
     let mut writer = Writer::open(&path).expect("opened");
     let change = |id: &str, change| Output::Session(SessionId::new(id), change);
@@ -185,7 +185,7 @@ fn an_open_session_stays_however_old_and_one_that_is_over_goes() {
 }
 
 #[test]
-fn a_file_of_another_version_or_kind_is_damage_and_a_folder_is_not() {
+fn file_of_another_version_or_kind_is_damage() {
     let (folder, path) = file();
     drop(Writer::open(&path).expect("opened"));
     execute(&path, "PRAGMA user_version = 99");
@@ -199,7 +199,7 @@ fn a_file_of_another_version_or_kind_is_damage_and_a_folder_is_not() {
 }
 
 #[test]
-fn a_row_in_the_place_of_another_is_damage() {
+fn conflicting_row_is_reported_as_damage() {
     let (_folder, path) = file();
     let mut writer = Writer::open(&path).expect("opened");
     let first = Place::first_of(Seq(1)).0;
@@ -210,7 +210,7 @@ fn a_row_in_the_place_of_another_is_damage() {
 }
 
 #[test]
-fn a_file_that_was_deleted_or_replaced_is_not_in_place() {
+fn deleted_or_replaced_file_is_not_in_place() {
     let (_folder, path) = file();
     let writer = Writer::open(&path).expect("opened");
     let mode = std::fs::metadata(&path).expect("there").permissions().mode();

@@ -167,7 +167,7 @@ fn every_kind() -> Vec<(u8, Vec<u8>, String)> {
 }
 
 #[test]
-fn every_kind_of_record_is_read_as_what_was_written() {
+fn every_record_kind_round_trips() {
     let kinds: Vec<_> = every_kind().into_iter().chain(kinds_of_sessions()).collect();
     let written: std::collections::BTreeSet<u8> = kinds.iter().map(|(kind, _, _)| *kind).collect();
     assert_eq!(written.into_iter().collect::<Vec<_>>(), [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, DECIDED]);
@@ -213,7 +213,7 @@ fn bodies_are_written_as_they_always_were() {
 }
 
 #[test]
-fn what_no_request_may_say_any_more_is_still_read() {
+fn records_beyond_request_limits_are_still_decoded() {
     let long = "n".repeat(100_000);
     let exchange = format!(
         r#"{{"v":1,"request":1,"session":"s\n1","point":"turn_end","carrier":"{long}","tool":"","ack":[{}"a"],
@@ -237,7 +237,7 @@ fn what_no_request_may_say_any_more_is_still_read() {
 }
 
 #[test]
-fn a_body_cut_anywhere_is_an_error_that_names_the_kind() {
+fn truncated_body_error_names_the_kind() {
     for (kind, body, _) in every_kind() {
         let name = kind_name(kind).expect("known");
         for end in 0..body.len() {

@@ -21,7 +21,7 @@ fn fired(planner: &mut Planner, schedules: &[Schedule], zone: &TimeZone, nows: &
 }
 
 #[test]
-fn the_next_time_is_that_of_the_users_wall_clock_also_where_it_jumps() {
+fn next_time_follows_wall_clock_across_dst_changes() {
     let zone = berlin();
     for (cron, after, expected) in [
         ("0 9 * * 1-5", "2026-11-20T08:00:00Z", "2026-11-23T08:00:00Z"),
@@ -76,7 +76,7 @@ fn each_time_comes_once_whatever_the_clock_does() {
 }
 
 #[test]
-fn of_several_that_were_missed_the_newest_comes() {
+fn only_newest_of_missed_times_fires() {
     let mut planner = Planner::new(at("2026-11-20T08:00:00Z"));
     let each_minute = [schedule("* * * * *")];
     let nows = ["2026-11-20T08:31:30Z", "2026-11-20T08:32:00Z"];
@@ -87,7 +87,7 @@ fn of_several_that_were_missed_the_newest_comes() {
 }
 
 #[test]
-fn what_is_new_or_changed_begins_now_and_the_nearest_time_is_waited_for() {
+fn new_or_changed_schedule_starts_from_now() {
     let mut planner = Planner::new(at("2026-11-20T08:00:00Z"));
     let zone = TimeZone::UTC;
     assert_eq!(planner.plan(&[], at("2026-11-20T08:01:00Z"), &zone), Plan::default());
@@ -101,7 +101,7 @@ fn what_is_new_or_changed_begins_now_and_the_nearest_time_is_waited_for() {
 }
 
 #[test]
-fn the_event_has_the_id_of_its_scheduled_time() {
+fn event_id_contains_its_scheduled_time() {
     let schedule = Schedule {
         message: Some("Say what you did.".into()),
         workspace: Some("/w".into()),
@@ -115,7 +115,7 @@ fn the_event_has_the_id_of_its_scheduled_time() {
 }
 
 #[test]
-fn what_is_no_pattern_says_why() {
+fn invalid_cron_is_refused_with_reason() {
     for (cron, expected) in [
         ("", "it is empty"),
         ("0 9 * *", "pattern must"),

@@ -131,7 +131,7 @@ mod tests {
     use journal::Poisoned;
 
     #[test]
-    fn what_no_journal_record_can_hold_is_too_large() {
+    fn oversized_record_body_is_payload_too_large() {
         let refused = ApiError::too_large(&BodyTooLarge { bytes: 7 });
         assert_eq!(refused.into_response().status(), StatusCode::PAYLOAD_TOO_LARGE);
     }

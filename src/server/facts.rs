@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn a_content_is_hashed_once_a_state_and_a_small_text_is_kept() {
+    fn content_is_hashed_once_per_file_state() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("a.rs");
         fs::write(&path, "one\n").expect("written");
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn a_state_that_has_not_settled_is_hashed_again() {
+    fn unsettled_file_state_is_hashed_again() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("a.rs");
         fs::write(&path, "one\n").expect("written");
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn two_commits_that_cannot_be_compared_are_compared_again_once() {
+    fn failed_commit_comparison_is_retried_once() {
         let folder = tempfile::tempdir().expect("a folder");
         let machine = machine();
         let compare = || machine.changed_between(folder.path(), &"a".repeat(40), &"b".repeat(40));

@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_that_takes_too_long_or_says_too_much_is_ended() {
+    fn command_is_ended_at_time_or_output_limit() {
         let within = Duration::from_millis(50);
         for script in ["exec sleep 1000", "exec >&-; exec sleep 1000"] {
             assert_eq!(run(&mut shell(script), within, stopped), None, "{script}");
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_command_prints_counts_only_when_it_succeeds() {
+    fn command_output_counts_only_on_success() {
         let within = Duration::from_secs(60);
         assert_eq!(run(&mut shell("printf ab"), within, stopped).as_deref(), Some(&b"ab"[..]));
         assert_eq!(run(&mut shell("printf ab; exit 1"), within, stopped), None);

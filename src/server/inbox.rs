@@ -216,7 +216,7 @@ mod tests {
     };
 
     #[test]
-    fn the_start_of_a_page_is_read_as_it_was_written() {
+    fn page_start_round_trips_as_text() {
         let in_session = PageStart::Session { session: SessionId::new("a:b/c"), skip: 41 };
         for start in [in_session, PageStart::Unclaimed { skip: 7 }] {
             assert_eq!(read_start(&write_start(&start)).expect("readable"), start);

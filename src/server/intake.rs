@@ -324,7 +324,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn made_ids_are_uuids_of_version_7_that_all_differ() {
+    fn generated_ids_are_distinct_version_7_uuids() {
         let last = Uuid::from_u128(Uuid::now_v7().as_u128() | NewIds::COUNTED);
         for mut ids in [NewIds::default(), NewIds { last: Some(last) }] {
             let made: Vec<String> = (0..3).map(|_| ids.next_id()).collect();

@@ -138,7 +138,7 @@ mod tests {
     use journal::time::Timestamp;
 
     #[test]
-    fn what_no_look_has_had_is_kept_for_the_next_one_within_bounds() {
+    fn missed_calls_reach_the_next_look_within_bounds() {
         let looks = Looks::default();
         let (session, at) = (SessionId::new("s"), Timestamp::from_millis);
         let call = |number: usize| Call { command: Some(number.to_string()), ..Call::default() };
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_look_before_a_tool_takes_and_keeps_only_the_call_that_begins() {
+    fn before_tool_look_takes_only_the_starting_call() {
         let (looks, session) = (Looks::default(), SessionId::new("s"));
         let missed = |command: &str| Missed {
             calls: vec![Call { command: Some(command.into()), ..Call::default() }],

@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_type_that_is_not_known_was_meant_otherwise() {
+    fn only_an_unknown_event_type_gets_a_suggestion() {
         let nearest_of = |event_type: &str| {
             let body = format!(r#"{{"type":"{event_type}"}}"#);
             let none = catalogue::OwnSeverities::default();

@@ -172,7 +172,7 @@ mod tests {
 ";
 
     #[test]
-    fn a_disk_answers_at_once_and_another_machine_may_not() {
+    fn only_paths_on_local_disks_answer_at_once() {
         let (disk, subvolume) = (makedev(254, 0), makedev(0, 99));
         let remote = format!("{HERE}50 28 0:51 / /srv/a\\040b rw - nfs4 host:/x rw\n");
         for (table, path, device, expected) in [
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_of_this_machine_is_read_and_stays() {
+    fn host_mount_table_is_readable_and_unchanged() {
         let watched = Watched::read().expect("readable");
         assert!(!watched.found.local_devices.is_empty() || !watched.found.foreign.is_empty());
         assert!(!watched.has_changed());

@@ -187,7 +187,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_of_one_millisecond_differ_from_their_first_digits_on() {
+    fn same_millisecond_ids_differ_in_their_first_digits() {
         let low = 0x8000_0001_1234_5678;
         assert_eq!(id_from('w', Uuid::from_u64_pair(7, low)), "w1234567880000001");
         assert_eq!(id_from('q', Uuid::from_u64_pair(7, low + 1)), "q1234567980000001");

@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_process_whose_end_is_reported_nothing_is_read() {
+    fn watched_process_needs_no_further_checks() {
         let (processes, session) = (Processes::default(), SessionId::new("s1"));
         // No process has this start time, so every check finds it ended.
         let process = Process { started: 1, ..running(std::process::id()).expect("this one") };

@@ -209,7 +209,7 @@ mod tests {
     use crate::harness::claude;
 
     #[test]
-    fn a_process_is_known_by_its_ancestors_and_its_start() {
+    fn process_is_identified_by_ancestry_and_start_time() {
         let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().expect("it runs");
         let own = std::process::id();
         let at_or_above = |from: u32, pid: u32| from_upwards(from).find(|process| process.pid == pid);
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_end_of_a_process_is_waited_for_and_another_one_of_its_number_counts_as_its_end() {
+    async fn awaited_process_ends_on_exit_or_id_reuse() {
         let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().expect("it runs");
         let process = running(child.id()).expect("it runs");
         let processes = Arc::new(Processes::default());
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_names_itself_nowhere_else_is_found_by_its_own_file() {
+    fn client_process_is_found_by_its_session_file() {
         let folder = tempfile::tempdir().expect("a folder");
         let process = running(std::process::id()).expect("this one");
         let session = SessionId::new("s1");

@@ -73,7 +73,7 @@ mod tests {
     static NOW: AtomicU64 = AtomicU64::new(0);
 
     #[test]
-    fn a_loop_is_held_up_in_an_iteration_and_by_records_that_it_leaves_unhandled() {
+    fn pulse_measures_long_iterations_and_unhandled_records() {
         let pulse = Pulse::new(|| Duration::from_millis(NOW.load(Ordering::Relaxed)));
         let after = |ms: u64, lag| {
             NOW.fetch_add(ms, Ordering::Relaxed);

@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_reaches_its_request_once_and_nobody_when_the_request_is_gone() {
+    fn answer_reaches_only_a_live_request_once() {
         let registry = Arc::new(Registry::new(7));
         let session = SessionId::new("s1");
         let (mut first, second) = (registry.register(&session), registry.register(&session));
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_comes_while_its_request_goes_is_lost_and_said_to_be() {
+    fn answer_to_an_abandoned_request_is_reported_lost() {
         let registry = Arc::new(Registry::new(0));
         let injection = |name| Injection {
             id: InjectionId::new(name),
@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn a_watcher_sees_the_newest_change_and_leaves_nothing_behind() {
+    fn watcher_sees_newest_change_and_unregisters_on_drop() {
         let registry = Arc::new(Registry::new(0));
         let session = SessionId::new("s1");
         let pending = |count| Pending { count, ..Pending::nothing(session.clone()) };

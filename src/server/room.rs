@@ -187,7 +187,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_large_body_keeps_its_room_until_nobody_holds_it() {
+    async fn large_body_holds_room_until_last_reference_drops() {
         let room = Room::new(COPIES * 4 * UNIT_BYTES);
         let mut first = Buffer::new(&room, 3 * UNIT_BYTES).await.expect("room");
         for part in [b'a', b'b', b'c'] {
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_body_of_unknown_length_takes_room_when_it_is_not_small_any_more() {
+    async fn body_of_unknown_length_reserves_room_once_large() {
         let room = Room::new(COPIES * 4 * UNIT_BYTES);
         let mut body = Buffer::new(&room, 0).await.expect("empty");
         let mut expected = Vec::new();

@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn each_source_has_the_counts_of_its_own_types_and_others_come_after_them() {
+    fn source_counts_only_events_of_its_own_types() {
         let counted = counted(&[
             ("aside", "fs.known.deleted", 2),
             ("aside", "fs.known.modified", 3),
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_off_or_whose_events_nobody_takes_says_why() {
+    fn inactive_or_unmatched_source_states_its_reason() {
         let off = [
             ("aside.toml", "[sources.git]\nenabled = false\n"),
             (

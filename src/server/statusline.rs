@@ -89,7 +89,7 @@ mod tests {
     use crate::server::tests::session;
 
     #[test]
-    fn it_says_how_urgent_what_waits_is_and_nothing_when_nothing_waits() {
+    fn status_line_shows_top_priority_and_pending_counts() {
         for (pending, top, top_count, for_user, questions, expected) in [
             (0, None, 0, 0, 0, None),
             (2, Some("high"), 2, 0, 0, Some("aside \u{25cf} 2 high")),

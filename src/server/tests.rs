@@ -341,7 +341,7 @@ async fn check_refused<const N: usize>(cases: [(Request<Body>, u16, &str, &str);
 }
 
 #[tokio::test]
-async fn other_bad_requests_get_one_error_that_names_the_place() {
+async fn invalid_request_error_names_its_field() {
     let words: Vec<String> = Kind::words().map(|word| format!("`{word}`")).collect();
     let no_harness = format!("unknown harness `vim`; known: {}", words.join(", "));
     let json = "application/json";
@@ -385,7 +385,7 @@ async fn other_bad_requests_get_one_error_that_names_the_place() {
 
 // The projection is empty, so the wait ends by its timeout.
 #[tokio::test(start_paused = true)]
-async fn sessions_and_events_are_shown_and_what_is_not_known_is_not_found() {
+async fn unknown_session_or_event_returns_not_found() {
     let mut daemon = daemon();
     let event = r#"{"id":"e1","type":"a.b","payload":{"n":1}}"#;
     send(&daemon.app, post("/v1/events", "application/json", event)).await;
@@ -439,7 +439,7 @@ async fn an_unprojected_event_is_found_by_its_id() {
 }
 
 #[tokio::test]
-async fn a_health_check_does_not_wait_for_the_event_loop_and_tells_when_it_is_stuck() {
+async fn health_check_reports_a_stalled_event_loop() {
     let daemon = daemon();
     let pulse = daemon.app.engine.pulse();
     let health = async || send(&daemon.app, get("/healthz")).await;
@@ -457,7 +457,7 @@ async fn a_health_check_does_not_wait_for_the_event_loop_and_tells_when_it_is_st
 }
 
 #[tokio::test]
-async fn tcp_needs_the_token_and_the_unix_socket_the_same_user() {
+async fn tcp_requires_token_and_unix_socket_same_user() {
     let Daemon { app, folder, .. } = daemon();
     let guarded = auth::token_only(router::router(app.clone()), tokens(&folder));
     for (authorization, status) in [
@@ -496,7 +496,7 @@ async fn tcp_needs_the_token_and_the_unix_socket_the_same_user() {
 }
 
 #[tokio::test]
-async fn the_unix_socket_serves_its_user_and_closes_when_the_daemon_stops() {
+async fn unix_socket_is_private_and_closes_on_stop() {
     let Daemon { app, stop, .. } = daemon();
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("run/aside.sock");

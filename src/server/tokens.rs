@@ -270,7 +270,7 @@ mod tests {
     const LONG: &str = "0123456789abcdef";
 
     #[test]
-    fn a_line_is_a_token_its_scopes_and_a_note() {
+    fn token_line_holds_token_scopes_and_note() {
         let text = format!("# mine\n\n{LONG}\n  {LONG}1 publish\n{LONG}2\tread,exchange  two words \n");
         let token = |end: &str, scopes: &[Scope], note: &str| Token {
             secret: format!("{LONG}{end}"),
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_makes_no_sense_says_how_to_go_on() {
+    fn invalid_token_file_error_names_the_remedy() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("token");
         for (bytes, why) in [
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_listed_needs_all() {
+    fn unlisted_route_requires_admin_scope() {
         let needed = |method: &str, path: &str| Scope::needed(&method.parse().expect("a method"), path);
         for (method, path, scope) in [
             ("GET", "/healthz", None),
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_made_for_its_user_alone_and_read_again_when_it_changes() {
+    fn token_file_is_private_and_reread_on_change() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("token");
         let tokens = Tokens::open(&path).expect("made");

@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_end_of_a_regular_file_of_this_user_is_read() {
+    fn only_tail_of_own_regular_file_is_read() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
         let own = rustix::process::geteuid().as_raw();

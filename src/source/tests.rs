@@ -100,7 +100,7 @@ impl Source for Failing {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_source_that_fails_or_panics_is_started_again_later_each_time() {
+async fn failed_or_panicked_source_restarts_with_backoff() {
     let reads = AtomicU64::new(0);
     let clock: Clock = Arc::new(move || Timestamp::from_millis(reads.fetch_add(1, Ordering::Relaxed)));
     let files = Arc::new(MemoryFiles::new());

@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_trouble_is_new_once_and_goes_with_its_entry() {
+    fn trouble_is_new_once_and_removed_with_entry() {
         let troubles = Troubles::default();
         let set =
             |trouble: Option<&str>| troubles.set("log", "dev", "/w/dev.log", trouble.map(str::to_owned));

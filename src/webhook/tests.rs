@@ -38,7 +38,7 @@ fn githubs_published_example_is_believed_and_nothing_else() {
 
 /// The example of the specification's reference implementations.
 #[test]
-fn the_vector_of_standard_webhooks_is_believed_within_five_minutes() {
+fn standard_webhooks_example_is_accepted_within_five_minutes() {
     let secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
     let body = br#"{"test": 2432232314}"#;
     let own = "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=";
@@ -69,7 +69,7 @@ fn the_vector_of_standard_webhooks_is_believed_within_five_minutes() {
 }
 
 #[test]
-fn a_body_of_ones_own_is_signed_as_it_is_checked() {
+fn signing_matches_the_standard_webhooks_example() {
     let key = standard_key("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw").expect("base64");
     let signature =
         standard_signature(&key, "msg_p5jXN8AQM9LWM0D4loKWxJek", "1614265330", br#"{"test": 2432232314}"#);
@@ -83,7 +83,7 @@ fn a_body_of_ones_own_is_signed_as_it_is_checked() {
 }
 
 #[test]
-fn gitlabs_token_is_compared_and_its_newer_signature_is_that_of_standard_webhooks() {
+fn gitlab_request_is_verified_by_signature_or_token() {
     let all = [("x-gitlab-token", "s3cret-token"), ("x-gitlab-event-uuid", "g1")];
     let id = |all: &[(&str, &str)], body: &[u8]| {
         check(Kind::Gitlab, &headers(all), body, "s3cret-token", NOW).expect("its token").expect("an id")
@@ -121,7 +121,7 @@ fn row(event: &str, when: &[(&str, &[&str])], event_type: &str, payload: &[(&str
 }
 
 #[test]
-fn the_first_row_that_fits_says_what_a_body_is() {
+fn first_matching_row_sets_type_and_payload() {
     let rows = [
         row(
             "check_run",
@@ -151,7 +151,7 @@ fn the_first_row_that_fits_says_what_a_body_is() {
 }
 
 #[test]
-fn what_no_row_fits_keeps_the_senders_name_for_it() {
+fn unmatched_body_keeps_the_sender_event_name() {
     for (kind, named, body, expected) in [
         (
             Kind::Github,
@@ -179,7 +179,7 @@ fn what_no_row_fits_keeps_the_senders_name_for_it() {
 }
 
 #[test]
-fn an_alert_is_the_same_however_it_comes_until_it_is_resolved() {
+fn repeated_alert_keeps_its_id_until_resolved() {
     let labels = json!({ "alertname": "DiskFull", "severity": "critical", "instance": "db-1" });
     let posted = |ends: &str| {
         json!([{
@@ -210,7 +210,7 @@ fn an_alert_is_the_same_however_it_comes_until_it_is_resolved() {
 }
 
 #[test]
-fn an_alert_without_a_beginning_is_new_each_time_and_no_name_in_it_is_long() {
+fn alert_without_start_time_is_always_new() {
     let read = |body: &Value, now: u64| first_of(body, Timestamp::from_millis(now));
     let bare = json!([{ "labels": { "alertname": "DiskFull" } }]);
     // Fired, resolved and fired again: with one id the second firing would be dropped as a
@@ -267,7 +267,7 @@ fn each_alert_has_its_own_verdict() {
 }
 
 #[test]
-fn what_is_no_list_of_alerts_is_refused_whole() {
+fn invalid_alert_list_is_refused_whole() {
     let read = |body: &Value| match alerts::read(&body.to_string(), NOW) {
         Ok(alerts) => alerts.len().to_string(),
         Err(error) => error.to_string(),

@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_the_same_however_they_are_cut_into_chunks() {
+    fn lines_are_independent_of_chunk_boundaries() {
         let body = "one\n\ntwo\r\n  \nthree";
         let expected =
             vec![(1, Ok("one".to_owned())), (3, Ok("two".to_owned())), (5, Ok("three".to_owned()))];
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_over_the_limit_is_refused_and_the_next_one_is_read() {
+    fn oversized_line_is_refused_and_reading_continues() {
         let long = "x".repeat(EVENT_BYTES_MAX + 5);
         let message = "an event has at most 65536 bytes of JSON, this one has 65541".to_owned();
         let expected = vec![(1, Err(message.clone())), (2, Ok("next".to_owned()))];
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_json_body_is_one_event_or_an_array() {
+    fn json_body_is_an_event_or_an_array() {
         assert!(matches!(items(b" {}"), Ok(Items::One(b" {}"))));
         assert!(matches!(items(b" [{}, 1]"), Ok(Items::Many(items)) if items.len() == 2));
         for (body, expected) in [

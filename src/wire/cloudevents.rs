@@ -489,7 +489,7 @@ mod tests {
     }
 
     #[test]
-    fn binary_mode_reads_headers_and_takes_the_body_as_data() {
+    fn binary_mode_reads_headers_and_data_body() {
         let mut headers: BTreeMap<&str, &str> = [
             ("ce-specversion", "1.0"),
             ("ce-id", "1"),

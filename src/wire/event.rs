@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_event_does_not_say_gets_its_default() {
+    fn missing_event_fields_get_defaults() {
         let parsed = parse_text(r#"{"type":"made.up"}"#).expect("valid");
         let expected = EventRef {
             id: "generated",
@@ -397,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_event_is_borrowed_and_comes_out_as_it_went_in() {
+    fn full_event_is_borrowed_and_round_trips() {
         let text = concat!(
             r#"{"id":"e1","type":"tool.call.failure","source":"tool_executor","severity":"error","#,
             r#""timestamp":"2026-11-21T12:00:00Z","payload":{"b":1,"a":[true,null,"\u00e4"]},"dedupe_key":"k","#,
@@ -413,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_is_shown_on_one_line_however_it_was_written() {
+    fn event_is_printed_on_a_single_line() {
         let parsed = parse_text("{\"id\":\"e\",\"type\":\"a.b\",\r\n\"payload\":{\r\n\"k\":\"v\\n\"}}")
             .expect("valid");
         let shown = to_json(&parsed.as_event(), None);
@@ -424,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn the_default_session_is_for_events_that_address_nobody() {
+    fn default_session_applies_to_unaddressed_events_only() {
         let none = OwnSeverities::default();
         let api = Defaults::api(NOW, Provenance::Local, &none);
         let defaults = Defaults { source: "claude-code", session: Some("s1"), ..api };
@@ -438,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_events_are_refused_with_the_field_and_the_reason() {
+    fn invalid_event_error_names_field_and_reason() {
         let long_name = format!(r#"{{"type":"a.b","id":"{}"}}"#, "x".repeat(257));
         let long_key = format!(r#"{{"type":"a.b","dedupe_key":"{}"}}"#, "x".repeat(513));
         let deep = format!(r#"{{"type":"a.b","payload":{}1{}}}"#, r#"{"a":"#.repeat(17), "}".repeat(17));
@@ -513,7 +513,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_over_the_limit_is_refused_and_one_at_the_limit_is_not() {
+    fn event_over_the_size_limit_is_refused() {
         let sized = |bytes: usize| {
             let shell = r#"{"type":"a.b","payload":{"a":""}}"#;
             let filling = "x".repeat(bytes - shell.len());
@@ -535,7 +535,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_has_its_folder_in_normal_form_and_an_empty_key_is_none() {
+    fn workspace_is_normalized_and_empty_key_ignored() {
         let parsed = parse_text(r#"{"type":"a.b","workspace":"/a/","dedupe_key":""}"#).expect("valid");
         assert_eq!((parsed.workspace.as_deref(), parsed.dedupe_key), (Some("/a"), None));
     }

@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_without_its_main_part_is_not_an_empty_one() {
+    fn response_without_main_part_is_an_error() {
         assert!(serde_json::from_str::<SessionList>("{}").is_err());
         assert!(serde_json::from_str::<InboxList>("{}").is_err());
         assert!(serde_json::from_str::<StatusView>("{}").is_err());

@@ -516,7 +516,7 @@ mod tests {
     };
 
     #[test]
-    fn every_entry_is_shown_with_what_it_is_about() {
+    fn each_ledger_entry_serializes_with_its_fields() {
         let (notification, session) = (NotificationId::new("n1"), SessionId::new("s1"));
         let subscriber = SubscriberId::new("ci");
         let ended = |reason| LedgerEntry::EventEnded { seq: Seq(3), subscriber: subscriber.clone(), reason };

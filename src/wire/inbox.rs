@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_watch_to_end_is_said_and_nothing_else_is_needed() {
+    fn inbox_request_fields_are_all_optional() {
         let read = |text: &str| InboxRequest::read(text).map_err(|error| error.to_string());
         assert_eq!(read("{}"), Ok(InboxRequest::default()));
         assert_eq!(read(r#"{"cancel":" "}"#), Ok(InboxRequest::default()));

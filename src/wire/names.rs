@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_folder_is_read_in_its_normal_form_and_may_have_any_name() {
+    fn workspace_is_normalized_and_accepts_any_name() {
         let cases = [
             ("/", "/"),
             ("/a/b.c/..d", "/a/b.c/..d"),

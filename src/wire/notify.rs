@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_is_read_whole_and_what_is_missing_has_a_default() {
+    fn notify_request_defaults_its_missing_fields() {
         let expected = NotifyRequest {
             message: "Tests **pass**.".to_owned(),
             is_markdown: true,
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_in_a_message_steers_a_terminal_or_a_log_or_shows_a_secret() {
+    fn notify_message_loses_control_characters_and_secrets() {
         let message = r#"{"message":"ok\u001b[31m red\n2026-11-25 ERROR forged\r\u0007\u202e ghp_0123456789abcdefABCDEF0123456789abcd"}"#;
         let found = read(message).expect("a request");
         assert_eq!(found.message, "ok red 2026-11-25 ERROR forged ghp_[masked]");
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_names_its_field() {
+    fn notify_error_names_the_invalid_field() {
         for (text, expected) in [
             ("{}", "message: is missing"),
             (r#"{"message":" \n\u001b[0m "}"#, "message: is empty"),

@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn a_question_is_read_whole_and_what_is_missing_has_a_default() {
+    fn question_defaults_its_missing_fields() {
         let whole = r#"{"id":"q00ff00ff00ff00ff","message":"Deploy?","choices":["yes"," not\nnow "],"expires":"20m","awaited":true,"level":"warn","category":" workflow "}"#;
         let found = read(whole).expect("a question");
         assert_eq!((found.notice.level, found.notice.category), (Level::Warn, Some(Category::Workflow)));
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_names_its_field() {
+    fn question_error_names_the_invalid_field() {
         let long = format!(r#"{{"message":"x","choices":["yes","{}"]}}"#, "n".repeat(41));
         for (text, expected) in [
             (

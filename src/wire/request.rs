@@ -435,7 +435,7 @@ mod tests {
     }
 
     #[test]
-    fn one_text_needs_no_brackets_and_null_is_absent() {
+    fn single_string_reads_as_a_list() {
         for (lines, expected) in
             [(r#""a""#, &["a"][..]), (r#"["a","b"]"#, &["a", "b"]), ("[]", &[]), ("null", &[])]
         {
@@ -450,7 +450,7 @@ mod tests {
     }
 
     #[test]
-    fn plain_text_is_borrowed_and_escaped_text_is_decoded() {
+    fn plain_text_is_borrowed_and_escaped_text_decoded() {
         let found: Outer<'_> =
             read(r#"{"name":"plain","alias":"\u00e4\n","count":null}"#).expect("an object");
         assert!(matches!(found.name.0, Cow::Borrowed("plain")));
@@ -460,7 +460,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_refused_with_its_place() {
+    fn invalid_value_error_names_its_place() {
         let long = format!(r#"{{"{}":1}}"#, "k".repeat(100));
         let deep =
             |field: &str| format!(r#"{{"name":"a","{field}":{}1{}}}"#, "[".repeat(128), "]".repeat(128));

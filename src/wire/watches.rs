@@ -204,13 +204,13 @@ mod tests {
     }
 
     #[test]
-    fn one_condition_needs_no_brackets() {
+    fn single_condition_needs_no_brackets() {
         let request = read(r#"{"conditions":"port 3000"}"#).expect("readable");
         assert_eq!(request.conditions, ["port 3000"]);
     }
 
     #[test]
-    fn what_is_wrong_names_its_field() {
+    fn watch_error_names_the_invalid_field() {
         let long = format!(r#"{{"conditions":["in 1m"],"note":"{}"}}"#, "x".repeat(501));
         for (text, expected) in [
             (r#"{"conditions":[]}"#, "conditions: must be 1 to 8 texts"),

@@ -62,7 +62,7 @@ fn largest() -> u64 {
 }
 
 #[test]
-fn a_template_that_would_take_gigabytes_fails_and_loses_no_event() {
+fn template_needing_gigabytes_fails_without_losing_events() {
     let rows: Vec<Row> = (1..=20).map(|seq| Row { seq: Seq(seq), event: event(seq), repeats: 1 }).collect();
     let subscriber = SubscriberId::new("sub");
     let before = largest();

@@ -100,7 +100,7 @@ fn wait(home: &Home) {
 }
 
 #[test]
-fn a_push_that_a_hook_reports_is_asked_for_and_its_end_is_said_once_whatever_dies_in_between() {
+fn push_result_is_delivered_once_across_daemon_kill() {
     let home = home();
     let failed = json!({ "name": "unit", "status": "COMPLETED", "conclusion": "FAILURE", "title": "3 failed", "detailsUrl": "https://ci.example/9001" });
     answers_with(&home, &json!([{ "context": "lint", "state": "SUCCESS" }, failed]));
@@ -127,7 +127,7 @@ fn a_push_that_a_hook_reports_is_asked_for_and_its_end_is_said_once_whatever_die
 }
 
 #[test]
-fn a_push_that_failed_or_was_switched_off_is_not_followed() {
+fn failed_push_or_disabled_ci_starts_no_follow() {
     let home = home();
     answers_with(&home, &json!([]));
     let calls_too = "[subscriber]\nid = \"calls\"\n[events]\ntypes = [\"tool.call.success\"]\nseverity_filter = \"debug\"\n";
@@ -169,7 +169,7 @@ fn watched(home: &Home, condition: &str) -> String {
 }
 
 #[test]
-fn a_watch_for_checks_that_cannot_be_known_fails() {
+fn ci_watch_without_accessible_checks_fails() {
     let home = home();
     let _daemon = home.serve();
     hook(&home, "SessionStart", &json!({ "source": "startup" }));
@@ -213,7 +213,7 @@ fn a_watch_for_checks_needs_gh() {
 }
 
 #[test]
-fn a_repository_with_commit_statuses_alone_ends_a_watch_and_is_not_said_twice() {
+fn commit_statuses_alone_end_a_ci_watch_once() {
     let home = home();
     answers_with(
         &home,
@@ -227,7 +227,7 @@ fn a_repository_with_commit_statuses_alone_ends_a_watch_and_is_not_said_twice() 
 }
 
 #[test]
-fn a_limit_is_journaled_and_holds_the_next_call_over_a_restart() {
+fn github_rate_limit_delays_calls_across_restart() {
     let home = home();
     home.configure("subscribers/answers.toml", ANSWERS_TOO);
     answers(&home, 1, "HTTP/2.0 403 Forbidden\r\nRetry-After: 60\r\n\r\n{}", "gh: HTTP 403");
@@ -246,7 +246,7 @@ fn a_limit_is_journaled_and_holds_the_next_call_over_a_restart() {
 }
 
 #[test]
-fn a_force_push_ends_the_follow_and_no_watch_of_the_branch() {
+fn force_push_ends_follow_but_not_branch_watch() {
     let home = home();
     let head = Command::new("git").args(["rev-parse", "HEAD"]).current_dir(home.path("work")).output();
     let head = String::from_utf8(head.expect("git runs").stdout).expect("text");

@@ -86,7 +86,7 @@ fn order_for_the_folder(home: &Home, note: &str) {
 }
 
 #[test]
-fn what_is_published_after_a_client_was_killed_reaches_the_next_session() {
+fn event_after_client_kill_reaches_the_next_session() {
     let home = home();
     let _daemon = home.serve();
     let mut first = FakeClient::start(&home);
@@ -103,7 +103,7 @@ fn what_is_published_after_a_client_was_killed_reaches_the_next_session() {
 }
 
 #[test]
-fn a_client_that_died_while_no_daemon_ran_is_found_at_the_start_and_one_that_lives_goes_on() {
+fn daemon_start_closes_sessions_of_dead_clients_only() {
     let home = home();
     let daemon = home.serve();
     let (mut dead, mut alive) = (FakeClient::start(&home), FakeClient::start(&home));
@@ -119,7 +119,7 @@ fn a_client_that_died_while_no_daemon_ran_is_found_at_the_start_and_one_that_liv
 }
 
 #[test]
-fn what_was_on_its_way_to_a_killed_client_waits_again_when_its_end_is_seen() {
+fn unconfirmed_injection_returns_when_client_is_killed() {
     let home = home();
     let _daemon = home.serve();
     let mut client = FakeClient::start(&home);
@@ -135,7 +135,7 @@ fn what_was_on_its_way_to_a_killed_client_waits_again_when_its_end_is_seen() {
 }
 
 #[test]
-fn a_client_that_gives_its_hooks_no_process_is_known_by_its_own_file() {
+fn client_without_hook_process_is_found_by_file() {
     let home = home();
     let _daemon = home.serve();
     let mut client = FakeClient::with(&home, "");
@@ -169,7 +169,7 @@ fn write_file(home: &Home, pid: u32, session: &str, status: &str) {
 }
 
 #[test]
-fn a_session_that_began_before_the_daemon_is_opened_by_its_monitor_and_woken() {
+fn follower_opens_and_wakes_session_older_than_daemon() {
     let home = home();
     let daemon = home.serve();
     order_for_the_folder(&home, "waits");
@@ -190,7 +190,7 @@ fn a_session_that_began_before_the_daemon_is_opened_by_its_monitor_and_woken() {
 }
 
 #[test]
-fn a_session_whose_turn_was_stopped_without_a_hook_is_woken() {
+fn session_stopped_without_a_hook_is_woken() {
     let home = home();
     let _daemon = home.serve();
     write_file(&home, std::process::id(), "s1", "busy");
@@ -213,7 +213,7 @@ fn a_session_whose_turn_was_stopped_without_a_hook_is_woken() {
 }
 
 #[test]
-fn a_folder_with_an_odd_name_does_not_turn_hooks_off_and_a_wrong_one_is_counted() {
+fn unusual_folder_name_does_not_disable_hooks() {
     let home = home();
     let _daemon = home.serve();
     let ask = |session: &str, cwd: &str| {

@@ -41,7 +41,7 @@ fn files_without_mistakes_have_nothing_said_about_them() {
 }
 
 #[test]
-fn every_mistake_of_a_file_is_said_at_its_place() {
+fn every_config_mistake_is_reported_at_its_place() {
     let stems = stems("err_");
     assert!(stems.len() >= 30, "{} cases", stems.len());
     for stem in stems {
@@ -53,7 +53,7 @@ fn every_mistake_of_a_file_is_said_at_its_place() {
 }
 
 #[test]
-fn what_is_doubtful_is_said_and_used() {
+fn doubtful_config_warns_but_is_used() {
     for stem in stems("warn_") {
         let compiled = compile_case(&stem);
         assert_eq!(compiled.report.error_count(), 0, "{stem}");
@@ -88,14 +88,14 @@ fn the_example_of_the_format_is_read_whole() {
 }
 
 #[test]
-fn the_columns_of_a_table_are_in_the_order_of_the_file() {
+fn table_columns_keep_the_order_of_the_file() {
     let rules = compile_case("ok_layout").rules;
     let rule = rules.subscribers.iter().find(|rule| rule.id.as_str() == "layout").expect("the subscriber");
     snapshot("ok_layout", &format!("{:#?}", rule.output.layout));
 }
 
 #[test]
-fn a_type_of_ones_own_is_known_once_a_layer_names_it() {
+fn declared_custom_event_type_is_known() {
     let subscriber = "[subscriber]\nid = \"queue\"\n[events]\ntypes = [\"queue.job.*\"]\n";
     let alone = sources("subscribers/queue.toml", subscriber);
     assert_eq!(compile(&alone, &KNOWN_TYPES).report.warning_count(), 1);
@@ -112,7 +112,7 @@ fn a_type_of_ones_own_is_known_once_a_layer_names_it() {
 }
 
 #[test]
-fn every_way_to_name_a_template_names_the_same_file() {
+fn every_template_name_form_finds_the_same_file() {
     let minimal = read(Path::new("tests/config/ok_minimal.toml"));
     for written in
         ["templates/tool_failure.toon.j2", "tool_failure.toon.j2", "tool_failure", "templates/tool_failure"]
@@ -127,7 +127,7 @@ fn every_way_to_name_a_template_names_the_same_file() {
 }
 
 #[test]
-fn all_mistakes_of_all_files_are_said_at_once_and_what_is_good_is_used() {
+fn all_mistakes_are_reported_and_valid_files_used() {
     let folder = |name: &str| Path::new("tests/config/many").join(name);
     let folders = [(LayerKind::System, folder("system")), (LayerKind::User, folder("user"))];
     let layers = read_layers(&folders);
@@ -157,7 +157,7 @@ fn all_mistakes_of_all_files_are_said_at_once_and_what_is_good_is_used() {
 }
 
 #[test]
-fn a_file_that_is_cut_is_used_or_has_an_error() {
+fn truncated_file_is_used_or_reported() {
     let whole = read(Path::new("tests/config/ok_full.toml"));
     for end in (0..whole.len()).step_by(5) {
         let compiled = compile(&sources("subscribers/x.toml", &whole[..end]), &KNOWN_TYPES);
@@ -174,7 +174,7 @@ fn a_report_says_the_same_to_programs() {
 }
 
 #[test]
-fn a_file_that_cannot_be_read_is_in_the_report() {
+fn unreadable_file_is_reported() {
     let unreadable = Unreadable {
         layer: LayerKind::System,
         name: "aside.toml".into(),
@@ -187,7 +187,7 @@ fn a_file_that_cannot_be_read_is_in_the_report() {
 }
 
 #[test]
-fn every_shipped_file_is_in_the_binary_and_has_nothing_wrong() {
+fn every_shipped_file_is_embedded_and_valid() {
     let mut on_disk = Vec::new();
     for folder in ["subscribers", "templates"] {
         walk(Path::new(folder), &mut on_disk);
@@ -220,7 +220,7 @@ fn checked(sources: &Sources, edit: impl Fn(&str) -> String) -> String {
 }
 
 #[test]
-fn what_a_shipped_file_loses_is_its_tests_and_nothing_else() {
+fn shipped_rules_omit_only_the_tests() {
     let mut count = 0;
     for (&(name, text), (of_rules, rules)) in shipped::FILES.iter().zip(shipped::rules()) {
         assert_eq!(name, of_rules);

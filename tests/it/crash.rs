@@ -531,19 +531,19 @@ fn the_workload_has_something_of_everything() {
 }
 
 #[test]
-fn a_cut_at_any_write_leaves_a_beginning_from_which_everything_is_delivered_once() {
+fn crash_after_any_write_delivers_everything_once() {
     let at = |write| Faults { cut_after_write: Some(write), ..Faults::default() };
     WORKLOAD.cut_everywhere(operations().writes, at);
 }
 
 #[test]
-fn a_cut_at_any_sync_leaves_a_beginning_from_which_everything_is_delivered_once() {
+fn crash_after_any_sync_delivers_everything_once() {
     let at = |sync| Faults { cut_after_sync: Some(sync), ..Faults::default() };
     WORKLOAD.cut_everywhere(operations().syncs, at);
 }
 
 #[test]
-fn a_failed_write_or_sync_refuses_what_follows_and_loses_nothing_that_was_answered_for() {
+fn failed_write_or_sync_loses_no_acknowledged_record() {
     let all = operations();
     for write in (2..=all.writes).step_by(7) {
         WORKLOAD.fail(Faults { fail_write: Some(write), ..Faults::default() });

@@ -13,7 +13,7 @@ const LINE_HEIGHT: usize = 16;
 const MARGIN: usize = 16;
 
 #[test]
-fn the_demo_shows_what_the_picture_in_the_readme_shows() {
+fn demo_output_matches_the_readme_picture() {
     let home = Home::new();
     let temporary = home.path("tmp");
     fs::create_dir(&temporary).expect("a new folder");

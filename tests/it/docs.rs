@@ -47,7 +47,7 @@ pub(crate) struct Block {
 }
 
 #[test]
-fn every_subscriber_in_the_documentation_compiles_and_does_what_its_tests_say() {
+fn documented_subscribers_compile_and_pass_their_tests() {
     for document in DOCUMENTS {
         let blocks = blocks(document);
         let templates = templates(&blocks);
@@ -62,7 +62,7 @@ fn every_subscriber_in_the_documentation_compiles_and_does_what_its_tests_say() 
 }
 
 #[test]
-fn every_output_in_the_documentation_is_what_its_template_gives() {
+fn documented_outputs_match_their_templates() {
     let (mut compared, mut differences) = (0, Vec::new());
     for document in DOCUMENTS {
         let blocks = blocks(document);
@@ -93,7 +93,7 @@ fn every_output_in_the_documentation_is_what_its_template_gives() {
 }
 
 #[test]
-fn what_a_client_says_by_itself_is_documented_as_the_program_takes_it() {
+fn documented_client_messages_match_the_program() {
     for kind in KINDS.into_iter().filter(|kind| !kind.native.is_empty()) {
         let document = format!("docs/{}.md", kind.caps.name);
         let text = read(&document);

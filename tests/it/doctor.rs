@@ -69,7 +69,7 @@ fn installed() -> (Home, Daemon) {
 }
 
 #[test]
-fn all_is_well_after_an_installation_with_a_daemon() {
+fn doctor_passes_after_install_with_daemon() {
     let (home, daemon) = installed();
     let before = [
         "daemon", "clock", "journal", "config", "socket", "state", "client", "native", "hooks", "once",
@@ -86,7 +86,7 @@ fn all_is_well_after_an_installation_with_a_daemon() {
 }
 
 #[test]
-fn the_tools_and_who_may_send_webhooks_are_looked_at() {
+fn doctor_checks_tools_and_webhook_secrets() {
     let home = Home::new();
     let secret = home.write_secret("secret", "a secret\n");
     fs::set_permissions(&secret, fs::Permissions::from_mode(0o644)).expect("set");
@@ -117,7 +117,7 @@ fn the_tools_and_who_may_send_webhooks_are_looked_at() {
 }
 
 #[test]
-fn what_the_client_says_by_itself_is_that_of_its_version() {
+fn doctor_lists_native_messages_of_client_version() {
     let home = Home::new();
     let said = |version: &str| {
         let output = command_with_client(&home, version, &["doctor", "claude-code", "--verbose"])
@@ -135,7 +135,7 @@ fn what_the_client_says_by_itself_is_that_of_its_version() {
 }
 
 #[test]
-fn a_hook_of_a_harness_that_is_not_known_is_silent_and_named_here() {
+fn unknown_harness_hook_is_silent_and_reported() {
     let (home, _daemon) = installed();
     let asked = home.ask("POST", "/v1/hooks/claud", "{}");
     assert_eq!(asked.status(), 404);
@@ -146,7 +146,7 @@ fn a_hook_of_a_harness_that_is_not_known_is_silent_and_named_here() {
 }
 
 #[test]
-fn nothing_that_waits_for_a_real_session_is_taken_by_the_round_trip() {
+fn doctor_round_trip_takes_no_pending_notification() {
     let (home, daemon) = installed();
     home.publish(&json!({ "type": "tool.call.failure", "source": "t", "payload": { "tool_name": "grep", "error_type": "x" } }));
     assert_eq!(verdicts(&home).0, Some(0));
@@ -189,7 +189,7 @@ fn a_template_that_fails_is_seen() {
 }
 
 #[test]
-fn what_is_missing_is_named_with_its_remedy() {
+fn doctor_names_missing_parts_with_remedies() {
     let home = Home::new();
     let lines = ["daemon fail", "client ok", "native ok", "hooks fail", "round trip fail"];
     assert_eq!(verdicts(&home), (Some(1), lines.map(str::to_owned).to_vec()));
@@ -209,7 +209,7 @@ fn unusable_state_folder_is_found() {
 }
 
 #[test]
-fn hooks_that_run_twice_or_another_program_or_not_at_all_are_found() {
+fn doctor_finds_duplicate_foreign_or_missing_hooks() {
     let (home, daemon) = installed();
     let plugin_hooks = home.path("home/.claude/skills/aside/hooks/hooks.json");
     let shared = home.path("work/.claude/settings.json");
@@ -248,7 +248,7 @@ fn hooks_that_run_twice_or_another_program_or_not_at_all_are_found() {
 }
 
 #[test]
-fn a_socket_or_state_that_is_open_to_others_is_found() {
+fn doctor_finds_state_folder_open_to_others() {
     let (home, daemon) = installed();
     fs::set_permissions(home.state(), fs::Permissions::from_mode(0o755)).expect("open");
     let said = remedy(&home, "state");
@@ -257,7 +257,7 @@ fn a_socket_or_state_that_is_open_to_others_is_found() {
 }
 
 #[test]
-fn a_file_of_the_client_that_cannot_be_read_is_reported_with_the_reason() {
+fn doctor_reports_an_unreadable_client_file() {
     let (home, daemon) = installed();
     let settings = home.path("home/.claude/settings.json");
     fs::remove_file(&settings).expect("it has the status line");
@@ -287,7 +287,7 @@ fn settings_that_the_client_skips_fail() {
 }
 
 #[test]
-fn nobody_is_sent_to_repair_a_file_when_the_home_is_not_known() {
+fn doctor_suggests_setting_home_when_unset() {
     let home = Home::new();
     let output =
         command(&home, &["doctor", "--verbose"]).env_remove("HOME").output().expect("the program runs");

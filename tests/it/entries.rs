@@ -71,7 +71,7 @@ fn row(home: &Home, name: &str) -> Value {
 }
 
 #[test]
-fn every_line_of_a_log_is_said_or_counted_over_a_rename_and_a_truncation() {
+fn every_log_line_is_reported_across_rotation() {
     let home = Home::new();
     let _daemon = home.serve();
     assert_eq!(row(&home, "log")["why"], "aside.toml has no [[sources.log]]");
@@ -113,7 +113,7 @@ fn every_line_of_a_log_is_said_or_counted_over_a_rename_and_a_truncation() {
 }
 
 #[test]
-fn a_log_that_is_no_file_is_said_by_sources_and_the_rest_goes_on() {
+fn folder_as_log_path_is_reported_by_sources() {
     let home = Home::new();
     home.configure(
         "aside.toml",
@@ -155,7 +155,7 @@ fn watched(home: &Home, folder: &Path) {
 }
 
 #[test]
-fn a_save_by_renaming_is_one_change_and_none_for_the_agent_that_made_it() {
+fn save_by_rename_notifies_all_but_its_author() {
     let home = Home::new();
     home.configure("aside.toml", PATHS);
     let folder = home.path("work").join("schemas");

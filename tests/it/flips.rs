@@ -302,11 +302,11 @@ fn flip_and_live(signal: Signal) {
 }
 
 #[test]
-fn a_flipped_bit_in_what_an_orderly_stop_left_is_survived_or_reported() {
+fn flipped_bit_after_stop_is_survived_or_reported() {
     flip_and_live(Signal::TERM);
 }
 
 #[test]
-fn a_flipped_bit_in_what_a_kill_left_is_survived_or_reported() {
+fn flipped_bit_after_kill_is_survived_or_reported() {
     flip_and_live(Signal::KILL);
 }

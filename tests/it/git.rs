@@ -333,7 +333,7 @@ fn shown(event: &Event) -> String {
 }
 
 #[test]
-fn each_move_of_a_real_repository_is_said_once() {
+fn each_repository_change_is_reported_once() {
     let mut differences = Vec::new();
     for case in CASES {
         let folder = tempfile::tempdir().expect("a folder");
@@ -363,7 +363,7 @@ fn each_move_of_a_real_repository_is_said_once() {
 }
 
 #[test]
-fn forty_files_that_a_switch_changes_are_one_finding() {
+fn branch_switch_changing_many_files_is_one_finding() {
     let folder = tempfile::tempdir().expect("a folder");
     let repository = folder.path().join("r");
     fs::create_dir(&repository).expect("made");
@@ -392,7 +392,7 @@ fn forty_files_that_a_switch_changes_are_one_finding() {
 }
 
 #[test]
-fn a_session_is_not_notified_of_what_its_own_commands_do() {
+fn session_is_not_notified_of_own_git_commands() {
     let folder = tempfile::tempdir().expect("a folder");
     let repository = folder.path().join("r");
     fs::create_dir(&repository).expect("made");
@@ -422,7 +422,7 @@ fn a_session_is_not_notified_of_what_its_own_commands_do() {
 }
 
 #[test]
-fn a_switch_by_another_session_names_it_and_is_no_news_to_itself() {
+fn branch_switch_names_the_switching_session() {
     let folder = tempfile::tempdir().expect("a folder");
     let repository = folder.path().join("r");
     fs::create_dir(&repository).expect("made");

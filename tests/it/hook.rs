@@ -72,7 +72,7 @@ fn assert_silent(output: &Output) {
 }
 
 #[test]
-fn the_answer_of_the_daemon_is_the_output_of_the_hook() {
+fn daemon_answer_becomes_the_hook_output() {
     for command in COMMANDS {
         let path = socket("answer");
         let listener = UnixListener::bind(&path).expect("bind");
@@ -103,7 +103,7 @@ fn without_a_daemon_the_hook_is_silent() {
 }
 
 #[test]
-fn a_daemon_that_hangs_does_not_hang_the_hook() {
+fn hanging_daemon_does_not_block_the_hook() {
     for command in COMMANDS {
         let path = socket("hangs");
         let listener = UnixListener::bind(&path).expect("bind");
@@ -124,7 +124,7 @@ fn a_daemon_that_hangs_does_not_hang_the_hook() {
 }
 
 #[test]
-fn the_hook_starts_no_thread_and_so_no_runtime() {
+fn hook_runs_on_a_single_thread() {
     for command in COMMANDS {
         let path = socket("threads");
         let listener = UnixListener::bind(&path).expect("bind");
@@ -146,7 +146,7 @@ fn the_hook_starts_no_thread_and_so_no_runtime() {
 }
 
 #[test]
-fn a_hook_that_is_called_wrongly_never_stops_the_agent() {
+fn wrongly_called_hook_succeeds_with_a_usage_message() {
     for wrong in [&[][..], &["claude", "extra"], &["--nonsense"], &["claude", "--start", "extra"]] {
         for (program, args) in COMMANDS {
             let mut command = Command::new(program);
@@ -199,7 +199,7 @@ fn as_session(stdin: &str, session: &str) -> Value {
 }
 
 #[test]
-fn every_hook_of_the_real_client_is_answered_in_its_shape_or_not_at_all() {
+fn every_real_hook_gets_valid_or_empty_answer() {
     // All of them work in one folder.
     let home = Home::with(&[("aside.toml", "[sources.sessions]\nenabled = false\n")]);
     let daemon = home.serve();
@@ -230,7 +230,7 @@ fn every_hook_of_the_real_client_is_answered_in_its_shape_or_not_at_all() {
 }
 
 #[test]
-fn what_is_pending_is_printed_once_and_confirmed_by_the_next_hook() {
+fn pending_notification_is_printed_once_then_confirmed() {
     let home = Home::new();
     let _daemon = home.serve();
     let capture = |name: &str| {
@@ -300,7 +300,7 @@ fn after_tool(harness: usize, call: usize) -> String {
 }
 
 #[test]
-fn under_load_no_hook_fails_and_none_tells_twice() {
+fn hooks_under_load_succeed_and_deliver_once() {
     let home = Home::new();
     let _daemon = home.serve();
     let outputs: Vec<Output> = thread::scope(|scope| {
@@ -378,7 +378,7 @@ fn critical(id: &str, session: &str) -> Value {
 }
 
 #[test]
-fn a_call_is_denied_once_for_what_is_critical_and_never_one_that_only_looks() {
+fn critical_notification_denies_only_modifying_calls() {
     let home = Home::new();
     let _daemon = home.serve();
     let before = |tool: &str, call: &str| {
@@ -420,7 +420,7 @@ fn a_call_is_denied_once_for_what_is_critical_and_never_one_that_only_looks() {
 }
 
 #[test]
-fn a_cleared_conversation_goes_on_in_the_next_one_of_the_same_client() {
+fn cleared_session_continues_in_the_same_client() {
     let home = Home::new();
     let _daemon = home.serve();
     let start = |session: &str, source: &str| input("SessionStart", session, json!({ "source": source }));
@@ -440,7 +440,7 @@ fn a_cleared_conversation_goes_on_in_the_next_one_of_the_same_client() {
 }
 
 #[test]
-fn what_is_in_the_transcript_has_arrived() {
+fn injection_in_transcript_is_confirmed() {
     let home = Home::new();
     let _daemon = home.serve();
     assert_eq!(
@@ -460,7 +460,7 @@ fn what_is_in_the_transcript_has_arrived() {
 }
 
 #[test]
-fn a_prompt_that_carries_an_injection_confirms_it_and_takes_the_rest() {
+fn prompt_containing_an_injection_confirms_its_delivery() {
     let home = Home::new();
     let _daemon = home.serve();
     home.publish(&critical("c", "s1"));
@@ -480,7 +480,7 @@ fn a_prompt_that_carries_an_injection_confirms_it_and_takes_the_rest() {
 }
 
 #[test]
-fn a_subagent_gets_what_is_for_it_and_leaves_the_rest_to_its_parent() {
+fn subagent_leaves_unread_notifications_to_its_parent() {
     let home = Home::new();
     let _daemon = home.serve();
     let of_agent = |event: &str, mut fields: Value| {

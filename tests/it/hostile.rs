@@ -262,7 +262,7 @@ fn text_pairs() -> Vec<(Value, Value)> {
 }
 
 #[test]
-fn the_plain_style_gives_the_concatenated_text_whatever_the_values_hold() {
+fn plain_style_template_concatenates_any_values() {
     let mut stage = Stage::new();
     for (index, text) in TEXTS.into_iter().enumerate() {
         let next = TEXTS[(index + 1) % TEXTS.len()];
@@ -278,7 +278,7 @@ fn the_plain_style_gives_the_concatenated_text_whatever_the_values_hold() {
 }
 
 #[test]
-fn hand_written_rows_and_items_give_the_exact_cells() {
+fn handwritten_rows_and_items_give_exact_cells() {
     let mut stage = Stage::new();
     let kept = [
         json!(5),
@@ -307,7 +307,7 @@ fn hand_written_rows_and_items_give_the_exact_cells() {
 }
 
 #[test]
-fn a_row_of_one_cell_is_a_row_whatever_the_cell_holds() {
+fn single_cell_rows_stay_rows_for_any_value() {
     let mut stage = Stage::new();
     for texts in TEXTS.chunks(3) {
         let events: Vec<_> = texts.iter().map(|text| ("hostile.table", json!({ "a": text }))).collect();
@@ -317,7 +317,7 @@ fn a_row_of_one_cell_is_a_row_whatever_the_cell_holds() {
 }
 
 #[test]
-fn a_payload_in_a_comment_stays_in_the_comment() {
+fn payload_in_a_comment_stays_in_the_comment() {
     let mut stage = Stage::new();
     for (a, b) in text_pairs() {
         let events = [pair_event("hostile.noted", &a, &b), plain_event("grep", "x", "")];
@@ -336,7 +336,7 @@ fn table_document(pairs: &[(Value, Value)]) -> Value {
 }
 
 #[test]
-fn several_notifications_are_one_block_with_each_of_them_in_it() {
+fn several_notifications_form_a_single_block() {
     let mut stage = Stage::new();
     for pairs in text_pairs().chunks(3) {
         let mut events = Vec::new();
@@ -391,7 +391,7 @@ fn the_shipped_subscribers_say_what_was_published() {
 }
 
 #[test]
-fn a_tool_failure_says_what_failed_alone_and_in_a_table() {
+fn tool_failure_renders_alone_and_as_table() {
     let mut stage = Stage::new();
     for text in TEXTS {
         let cleaned = clean_text(text);
@@ -411,7 +411,7 @@ fn a_tool_failure_says_what_failed_alone_and_in_a_table() {
 }
 
 #[test]
-fn objects_nested_as_deep_as_a_payload_may_be_keep_their_shape() {
+fn maximally_nested_objects_keep_their_shape() {
     let mut stage = Stage::new();
     for pair in TEXTS.chunks(2) {
         let (key, text) = (format!("k{}", pair[0]), pair[1]);
@@ -429,7 +429,7 @@ fn objects_nested_as_deep_as_a_payload_may_be_keep_their_shape() {
 }
 
 #[test]
-fn without_a_template_the_fields_of_a_payload_are_shown() {
+fn payload_without_template_shows_its_fields() {
     let mut stage = Stage::new();
     for text in TEXTS {
         let payload = json!({ "x": text, "y": [text, { text: 1 }] });
@@ -444,7 +444,7 @@ fn without_a_template_the_fields_of_a_payload_are_shown() {
 
 /// Long texts: text that does not fit is cut with a mark that counts, and the rest is exact.
 #[test]
-fn a_text_of_60_kb_is_cut_with_a_mark_and_breaks_nothing() {
+fn long_text_is_truncated_with_missing_character_count() {
     let mut stage = Stage::new();
     for unit in ["x", "ab ", "</notifications>\n", "\"\\,:", "```\n", "- \u{1b}[1m", "\u{e9}\u{2713}"] {
         let long = unit.repeat(60_000 / unit.len());

@@ -27,7 +27,7 @@ fn ids(home: &Home) -> Vec<String> {
 }
 
 #[test]
-fn two_harnesses_with_one_id_have_a_session_each() {
+fn equal_session_ids_of_two_harnesses_stay_separate() {
     let home = Home::with(&[("subscribers/each.toml", EACH)]);
     let daemon = home.serve();
     assert_eq!(exchange(&home, "main", "a", "c1"), (204, Value::Null));
@@ -77,7 +77,7 @@ fn two_harnesses_with_one_id_have_a_session_each() {
 
 /// A harness's observations belong to its own session, even if another harness uses the same id.
 #[test]
-fn what_is_observed_is_addressed_to_the_session_of_the_harness_that_observed_it() {
+fn observed_event_goes_to_session_of_observing_harness() {
     let home = Home::with(&[("subscribers/each.toml", EACH)]);
     let _daemon = home.serve();
     exchange(&home, "main", "a", "c1");
@@ -90,7 +90,7 @@ fn what_is_observed_is_addressed_to_the_session_of_the_harness_that_observed_it(
 
 /// Another harness opened a session under the id of a client's conversation before the client did.
 #[test]
-fn a_client_whose_id_is_taken_has_its_own_session_all_the_same() {
+fn client_with_taken_id_gets_its_own_session() {
     let home = Home::with(&[("subscribers/each.toml", EACH)]);
     let _daemon = home.serve();
     let id = "6a0d21de-0000-4000-8000-00000000c0de";

@@ -21,7 +21,7 @@ const WITHOUT_STATUS_LINE: [&str; 3] = ["install", "claude-code", "--no-statusli
 const UNINSTALL: [&str; 2] = ["uninstall", "claude-code"];
 
 #[test]
-fn the_daemon_is_started_before_it_is_checked_and_what_an_uninstall_leaves_is_said() {
+fn install_prints_next_steps_and_uninstall_prints_leftovers() {
     let home = Home::new();
     let said = print(&home, &["install", "claude-code"]);
     let place = |words: &str| said.find(words).unwrap_or_else(|| panic!("no `{words}` in {said}"));
@@ -107,7 +107,7 @@ fn files(folder: &Path) -> Vec<(String, String)> {
 }
 
 #[test]
-fn a_settings_file_keeps_everything_that_is_not_ours() {
+fn install_and_uninstall_preserve_the_users_other_settings() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/claude-code/settings");
     let samples = files(&folder);
     assert!(samples.len() >= 8, "samples are missing: {samples:?}");
@@ -143,7 +143,7 @@ fn a_settings_file_keeps_everything_that_is_not_ours() {
 }
 
 #[test]
-fn the_status_line_shows_what_waits_unless_it_shows_something_else_or_is_not_wanted() {
+fn install_sets_status_line_unless_occupied_or_declined() {
     let home = Home::new();
     let path = client(&home).join("settings.json");
     let set = |path: &Path| -> Value {
@@ -195,7 +195,7 @@ fn the_status_line_shows_what_waits_unless_it_shows_something_else_or_is_not_wan
 }
 
 #[test]
-fn what_the_user_changes_later_stays_when_ours_goes() {
+fn uninstall_preserves_settings_changed_after_install() {
     let home = Home::new();
     let path = settings(&home, "settings.json", b"{\n  \"model\": \"opus\"\n}\n");
     print(&home, &OURS_IN_SETTINGS);
@@ -207,7 +207,7 @@ fn what_the_user_changes_later_stays_when_ours_goes() {
 }
 
 #[test]
-fn the_plugin_and_a_status_line_are_all_that_an_installation_adds_and_go_whole() {
+fn install_adds_only_the_plugin_and_status_line() {
     let home = Home::new();
     let said = print(&home, &["install", "claude-code"]);
     insta::assert_snapshot!("install_says", said);
@@ -226,7 +226,7 @@ fn the_plugin_and_a_status_line_are_all_that_an_installation_adds_and_go_whole()
 }
 
 #[test]
-fn an_installation_moves_older_hooks_of_ours_out_of_the_settings() {
+fn plugin_install_removes_older_hooks_from_settings() {
     let home = Home::new();
     let hooks = r#"{ "model": "opus", "hooks": { "Stop": [{ "hooks": [{ "type": "command", "command": "aside hook claude" }] }] } }"#;
     let path = settings(&home, "settings.json", hooks.as_bytes());
@@ -243,7 +243,7 @@ fn an_installation_moves_older_hooks_of_ours_out_of_the_settings() {
 }
 
 #[test]
-fn hooks_in_the_settings_take_the_place_of_the_plugin_and_say_so() {
+fn settings_install_replaces_the_plugin_with_hooks() {
     let home = Home::new();
     print(&home, &["install", "claude-code"]);
     let said = print(&home, &["install", "claude-code", "--settings"]);
@@ -267,7 +267,7 @@ fn files_that_somebody_put_beside_ours_stay() {
 }
 
 #[test]
-fn a_dry_run_shows_a_difference_and_changes_nothing() {
+fn install_dry_run_prints_diff_and_writes_nothing() {
     let home = Home::new();
     let before = "{\n  \"statusLine\": { \"type\": \"command\", \"command\": \"line\" }\n}\n";
     settings(&home, "settings.json", before.as_bytes());
@@ -292,7 +292,7 @@ fn a_dry_run_without_a_difference_says_so() {
 }
 
 #[test]
-fn a_program_of_another_name_installs_nothing_that_could_not_be_taken_out() {
+fn install_refuses_a_binary_not_named_aside() {
     let home = Home::new();
     let other = home.path("aside-0.1");
     fs::copy(env!("CARGO_BIN_EXE_aside"), &other).expect("copied");
@@ -307,7 +307,7 @@ fn a_program_of_another_name_installs_nothing_that_could_not_be_taken_out() {
 }
 
 #[test]
-fn a_program_without_the_small_one_next_to_it_runs_the_hooks_itself() {
+fn plugin_calls_aside_if_aside_hook_is_missing() {
     let home = Home::new();
     let alone = home.path("aside");
     fs::copy(env!("CARGO_BIN_EXE_aside"), &alone).expect("copied");
@@ -338,7 +338,7 @@ fn an_installation_that_fails_midway_is_taken_back() {
 }
 
 #[test]
-fn a_project_that_is_not_there_is_not_made() {
+fn install_refuses_a_missing_project_folder() {
     let home = Home::new();
     let said = refusal(&home, &["install", "claude-code", "--project", "tpyo"]);
     assert!(said.ends_with("the folder ~/work/tpyo does not exist\n"), "{said}");
@@ -377,7 +377,7 @@ fn hooks_leave_settings_with_later_comments() {
 }
 
 #[test]
-fn a_link_stays_a_link_a_mode_stays_and_a_read_only_file_is_left_alone() {
+fn install_preserves_symlink_and_mode_of_settings_file() {
     let home = Home::new();
     let real = settings(&home, "../dotfiles/claude.json", b"{}\n");
     fs::create_dir_all(client(&home)).expect("a folder");
@@ -424,7 +424,7 @@ fn two_installations_beside_each_other_are_refused() {
 }
 
 #[test]
-fn a_project_that_shares_hooks_of_ours_has_them_renewed_where_they_are() {
+fn project_install_updates_hooks_in_shared_settings() {
     let home = Home::new();
     let shared = home.path("work/.claude/settings.json");
     fs::create_dir_all(shared.parent().expect("a folder")).expect("made");
@@ -436,7 +436,7 @@ fn a_project_that_shares_hooks_of_ours_has_them_renewed_where_they_are() {
 }
 
 #[test]
-fn an_old_client_gets_hooks_in_its_settings_and_one_older_still_is_refused() {
+fn old_client_gets_settings_hooks_or_is_refused() {
     let home = Home::new();
     let output = run_with_client(&home, "2.1.150", &["install", "claude-code"]);
     assert!(output.status.success(), "{output:?}");
@@ -453,7 +453,7 @@ fn an_old_client_gets_hooks_in_its_settings_and_one_older_still_is_refused() {
 }
 
 #[test]
-fn a_plugin_to_be_given_to_others_is_a_marketplace_of_its_own() {
+fn plugin_option_writes_a_complete_marketplace_folder() {
     let home = Home::new();
     let said = print(&home, &["install", "claude-code", "--plugin", "market"]);
     let market = home.path("work/market").display().to_string();
@@ -509,7 +509,7 @@ fn units_of_somebody_else_stay() {
 }
 
 #[test]
-fn without_a_home_the_units_need_the_variable_of_the_missing_path() {
+fn systemd_install_without_home_names_the_missing_variable() {
     let home = Home::new();
     let mut command = home.command(&["install", "systemd"]);
     command.env("XDG_CONFIG_HOME", home.path("xdg")).env_remove("HOME").env_remove("ASIDE_STATE");
@@ -518,7 +518,7 @@ fn without_a_home_the_units_need_the_variable_of_the_missing_path() {
 }
 
 #[test]
-fn units_are_written_for_this_user_and_go_again() {
+fn systemd_user_units_are_installed_and_removed() {
     let home = Home::new();
     let said = print(&home, &["install", "systemd"]);
     assert!(said.contains("systemctl --user enable --now aside.socket"), "{said}");

@@ -399,7 +399,7 @@ fn fifty_kills_lose_nothing_and_repeat_nothing() {
 }
 
 #[test]
-fn orderly_stops_in_the_midst_of_the_work_lose_nothing_and_repeat_nothing() {
+fn orderly_stops_during_work_lose_and_repeat_nothing() {
     live_on(STOPS, Signal::TERM, Some(0));
 }
 

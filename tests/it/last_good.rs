@@ -27,7 +27,7 @@ fn delivered(home: &Home, carrier: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_slip_of_the_pen_takes_no_subscriber_from_the_next_start() {
+fn start_uses_previous_version_of_invalid_subscriber_file() {
     let home = Home::with(&[("subscribers/each.toml", EACH)]);
     assert!(home.serve().stop().status.success());
     let file = home.path("config/subscribers/each.toml").display().to_string();
@@ -61,7 +61,7 @@ fn a_slip_of_the_pen_takes_no_subscriber_from_the_next_start() {
 }
 
 #[test]
-fn a_folder_that_is_gone_is_not_an_empty_one() {
+fn missing_config_folder_keeps_its_files_in_force() {
     let home = Home::with(&[("subscribers/each.toml", EACH)]);
     assert!(home.serve().stop().status.success());
     fs::rename(home.path("config"), home.path("unmounted")).expect("moved");

@@ -80,7 +80,7 @@ fn events(home: &Home, event_type: &str) -> Vec<Value> {
 }
 
 #[test]
-fn an_error_that_a_session_writes_and_its_repair_are_delivered_once_and_the_server_ends_with_the_daemon() {
+fn language_server_errors_and_repairs_are_delivered_once() {
     let home = home();
     let daemon = home.serve();
     write(&home, "t1", "a.fake", "BAD1");
@@ -120,7 +120,7 @@ fn an_error_that_a_session_writes_and_its_repair_are_delivered_once_and_the_serv
 }
 
 #[test]
-fn what_is_off_starts_nothing_and_what_cannot_be_started_is_said() {
+fn unavailable_language_server_publishes_source_failed_unless_disabled() {
     let home = home();
     home.configure("aside.toml", &SETTINGS.replace("enabled = true", "enabled = false"));
     let daemon = home.serve();

@@ -177,7 +177,7 @@ fn thirty_tools_of_the_corpus_give_its_rows() {
 }
 
 #[test]
-fn no_fixture_is_forgotten_and_no_tool_is_named_twice() {
+fn every_matcher_fixture_belongs_to_exactly_one_tool() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/matchers");
     let files = fs::read_dir(folder).expect("it is there").flatten();
     let names = files.filter_map(|file| file.file_name().to_str()?.strip_suffix(".in").map(str::to_owned));

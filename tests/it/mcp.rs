@@ -165,7 +165,7 @@ fn three_versions_of_the_protocol_are_spoken() {
 }
 
 #[test]
-fn what_is_asked_for_is_all_that_waits_and_comes_nowhere_else() {
+fn inbox_call_delivers_open_batches_exactly_once() {
     let home = Home::new();
     let _daemon = home.serve();
     open(&home, "s1");
@@ -183,7 +183,7 @@ fn what_is_asked_for_is_all_that_waits_and_comes_nowhere_else() {
 }
 
 #[test]
-fn a_watch_that_comes_true_is_said_to_the_session_that_set_it() {
+fn fired_watch_is_delivered_to_its_session() {
     let home = Home::new();
     let _daemon = home.serve();
     open(&home, "s1");
@@ -198,7 +198,7 @@ fn a_watch_that_comes_true_is_said_to_the_session_that_set_it() {
 }
 
 #[test]
-fn the_session_is_found_by_what_the_client_says_then_by_its_process_then_by_its_folder() {
+fn session_lookup_prefers_process_then_client_then_folder() {
     let home = Home::new();
     let _daemon = home.serve();
     let whose = |client: &mut Client| {
@@ -257,7 +257,7 @@ fn the_session_is_found_by_what_the_client_says_then_by_its_process_then_by_its_
 }
 
 #[test]
-fn what_a_client_does_wrong_costs_its_own_call_alone() {
+fn invalid_mcp_input_fails_only_its_own_call() {
     let home = Home::new();
     let _daemon = home.serve();
     open(&home, "s1");
@@ -289,7 +289,7 @@ fn what_a_client_does_wrong_costs_its_own_call_alone() {
 }
 
 #[test]
-fn a_server_whose_daemon_stops_says_so_and_ends() {
+fn mcp_server_exits_with_error_when_daemon_stops() {
     let home = Home::new();
     let daemon = home.serve();
     open(&home, "s1");
@@ -309,7 +309,7 @@ fn a_server_whose_daemon_stops_says_so_and_ends() {
 }
 
 #[test]
-fn a_request_that_does_not_ask_for_it_is_answered_as_any_other() {
+fn mcp_request_without_upgrade_is_answered_with_426() {
     let home = Home::new();
     let _daemon = home.serve();
     let answer = home.ask("POST", "/v1/mcp", "");

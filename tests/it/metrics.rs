@@ -23,7 +23,7 @@ fn failure(n: u64) -> Value {
 }
 
 #[test]
-fn the_metrics_follow_what_happens_and_outlive_the_daemon() {
+fn metrics_follow_activity_and_totals_survive_restart() {
     let home = Home::new();
     let daemon = home.serve();
     let before = page(&home);
@@ -104,7 +104,7 @@ fn the_documentation_lists_every_metric_and_no_other() {
 }
 
 #[test]
-fn a_log_of_json_is_json_and_holds_neither_payloads_nor_secrets() {
+fn json_log_is_valid_without_payloads_or_secrets() {
     const MARK: &str = "zebra-in-a-payload";
     let home = Home::with(&[
         ("aside.toml", "[http]\nlisten = \"127.0.0.1:0\"\n"),

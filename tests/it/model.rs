@@ -358,7 +358,7 @@ fn live(steps: &[Step]) -> Live {
 }
 
 #[test]
-fn narrower_limits_hold_as_soon_as_they_are_in_force() {
+fn lowered_limits_apply_as_soon_as_rules_change() {
     let all_are_delivered =
         |n| What::Emit { event_type: 3, severity: 2, scope: 0, tool: 0, n, own_key: false, cause: None };
     let mut steps = vec![Step { after_ms: 0, what: What::Open { session: 0 } }];
@@ -373,7 +373,7 @@ fn narrower_limits_hold_as_soon_as_they_are_in_force() {
 }
 
 #[test]
-fn a_shorter_wait_closes_what_is_open_for_longer_with_the_next_event() {
+fn shortened_quiet_window_closes_batch_at_next_event() {
     let modified =
         What::Emit { event_type: 2, severity: 2, scope: 0, tool: 0, n: 1, own_key: false, cause: None };
     let steps = [
@@ -404,7 +404,7 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn whatever_happens_the_engine_accounts_for_everything_and_a_replay_says_the_same(
+    fn random_timelines_are_accounted_for_and_replay_identically(
         timeline in timelines(STEPS_MAX),
         wakes in prop::collection::vec((any::<prop::sample::Index>(), 0..1_000_u64), 0..40),
         restart_every in 1..8_u64,

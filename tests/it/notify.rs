@@ -201,7 +201,7 @@ fn check_signatures(requests: &[String]) {
 }
 
 #[test]
-fn a_notice_reaches_every_sink_and_why_says_how_it_went_at_each() {
+fn notice_reaches_every_sink_and_why_shows_attempts() {
     let ntfy = Server::start(&["HTTP/1.1 200 OK\r\ncontent-length: 14\r\n\r\n{\"id\":\"xE73I\"}"]);
     let webhook = Server::start(&[BUSY, BUSY, "HTTP/1.1 204 No Content\r\n\r\n"]);
     let home = home_with_all(&ntfy, &webhook);
@@ -257,7 +257,7 @@ fn a_notice_reaches_every_sink_and_why_says_how_it_went_at_each() {
 }
 
 #[test]
-fn a_message_is_marked_up_where_that_can_be_shown_and_its_link_goes_along() {
+fn markdown_and_link_are_rendered_for_each_sink() {
     let home = home("[sinks]\ndefault = [\"harness\", \"desktop\", \"log\", \"apprise\"]\n");
     let _daemon = home.serve();
     exchange(&home, "c1");
@@ -288,7 +288,7 @@ fn a_message_is_marked_up_where_that_can_be_shown_and_its_link_goes_along() {
 }
 
 #[test]
-fn a_percentage_changes_the_window_that_is_open_and_what_is_replaced_says_so() {
+fn progress_notice_replaces_the_open_desktop_window() {
     let home = home("[sinks]\ndefault = [\"harness\", \"desktop\"]\n");
     // An older version, which cannot replace a notice.
     let record = format!("{{ printf '%s|' \"$@\"; echo; }} >> {}", home.path("shown.old").display());
@@ -325,7 +325,7 @@ fn a_percentage_changes_the_window_that_is_open_and_what_is_replaced_says_so() {
 }
 
 #[test]
-fn a_restart_goes_on_and_repeats_nothing_that_was_sent() {
+fn restart_retries_failed_sinks_without_repeating_sent_notices() {
     let webhook = Server::start(&[BUSY, "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"]);
     let home = home("");
     let secret = home.write_secret("secret", "YW55IHRleHQ=");
@@ -360,7 +360,7 @@ fn a_restart_goes_on_and_repeats_nothing_that_was_sent() {
 }
 
 #[test]
-fn whatever_the_moment_of_a_kill_each_notice_is_in_the_log_once() {
+fn kill_at_any_moment_logs_each_notice_once() {
     let home = home("[sinks]\ndefault = [\"log\"]\n");
     let mut answered = Vec::new();
     for round in 0..KILLS {
@@ -393,7 +393,7 @@ fn whatever_the_moment_of_a_kill_each_notice_is_in_the_log_once() {
 }
 
 #[test]
-fn what_a_template_says_is_in_the_log_once_although_the_daemon_is_killed() {
+fn template_notice_is_logged_once_despite_kills() {
     let home = home("[sinks]\ndefault = [\"log\"]\n");
     let subscriber =
         "[subscriber]\nid = \"orders\"\n[events]\ntypes = [\"shop.order.*\"]\n[batching]\nwindow_ms = 300\n";
@@ -431,7 +431,7 @@ fn what_a_template_says_is_in_the_log_once_although_the_daemon_is_killed() {
 }
 
 #[test]
-fn a_loop_of_calls_is_counted_and_holds_nobody_up() {
+fn notify_burst_is_limited_and_delays_no_exchange() {
     let home = home("durability = \"interval\"\n[sinks]\ndefault = [\"log\"]\n");
     let _daemon = home.serve();
     exchange(&home, "c1");
@@ -497,7 +497,7 @@ fn ends(home: &Home) -> Vec<String> {
 }
 
 #[test]
-fn a_message_is_one_clean_line_everywhere_and_an_empty_one_is_an_error() {
+fn notice_is_sanitised_to_a_single_line_everywhere() {
     let home = home("[sinks]\ndefault = [\"harness\", \"log\", \"desktop\"]\n");
     let daemon = home.serve();
     // This process counts as the client, as its number is in the exchange.
@@ -522,7 +522,7 @@ fn a_message_is_one_clean_line_everywhere_and_an_empty_one_is_an_error() {
 }
 
 #[test]
-fn a_sink_that_never_will_is_said_and_no_request_waits_for_it() {
+fn unusable_sinks_are_reported_and_delay_no_request() {
     let mut home =
         home("[sinks]\ndefault = [\"desktop\", \"apprise\", \"log\"]\nlog = { path = \"/dev/null\" }\n");
     home.set("DBUS_SESSION_BUS_ADDRESS", "");
@@ -541,7 +541,7 @@ fn a_sink_that_never_will_is_said_and_no_request_waits_for_it() {
 }
 
 #[test]
-fn in_quiet_hours_only_errors_go_to_what_can_wake() {
+fn quiet_hours_delay_notices_below_error_level() {
     let mut home = home("[sinks]\ndefault = [\"log\", \"apprise\"]\n");
     home.set("TZ", "UTC0");
     let daemon = home.serve();

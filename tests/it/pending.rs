@@ -84,7 +84,7 @@ fn delivered_by_each(drive: &mut Drive, format: Format, budget: Budget, pending:
 }
 
 #[test]
-fn what_160_subscribers_have_pending_leaves_in_as_many_exchanges_as_the_number_of_an_injection_asks_for() {
+fn every_injection_holds_the_maximum_number_of_notifications() {
     for format in Format::VARIANTS.iter().copied() {
         let delivered =
             delivered_by_each(&mut with_pending(SUBSCRIBERS), format, Budget::default(), SUBSCRIBERS);
@@ -93,7 +93,7 @@ fn what_160_subscribers_have_pending_leaves_in_as_many_exchanges_as_the_number_o
 }
 
 #[test]
-fn the_line_about_the_others_takes_no_more_room_than_for_a_few() {
+fn line_about_remaining_notifications_has_bounded_size() {
     let budget = Budget { max_tokens: Some(Tokens(200)), max_notifications: Some(100), ..Budget::default() };
     for format in Format::VARIANTS.iter().copied() {
         let delivered = delivered_by_each(&mut with_pending(SUBSCRIBERS), format, budget, SUBSCRIBERS);

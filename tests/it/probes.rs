@@ -116,7 +116,7 @@ fn with_sources(more: &str) -> Home {
 }
 
 #[test]
-fn a_file_that_was_only_read_is_announced_once_also_by_the_next_daemon() {
+fn file_change_is_delivered_once_across_daemon_restarts() {
     let home = home();
     let daemon = home.serve();
     let work = tempfile::tempdir().expect("a folder");
@@ -147,7 +147,7 @@ fn a_file_that_was_only_read_is_announced_once_also_by_the_next_daemon() {
 }
 
 #[test]
-fn what_came_of_a_source_and_why_another_is_off_is_listed() {
+fn source_list_shows_deliveries_and_reasons_for_disabling() {
     let home = home();
     let _daemon = home.serve();
     let work = tempfile::tempdir().expect("a folder");
@@ -191,7 +191,7 @@ fn what_came_of_a_source_and_why_another_is_off_is_listed() {
 }
 
 #[test]
-fn the_agents_own_doings_are_silent_and_another_sessions_are_named() {
+fn own_edits_are_silent_and_foreign_edits_attributed() {
     let home = home();
     let _daemon = home.serve();
     let work = tempfile::tempdir().expect("a folder");
@@ -212,7 +212,7 @@ fn the_agents_own_doings_are_silent_and_another_sessions_are_named() {
 }
 
 #[test]
-fn what_is_no_plain_file_and_what_has_a_hostile_name_harms_nothing() {
+fn special_files_and_hostile_names_break_no_probe() {
     let home = home();
     let _daemon = home.serve();
     let work = tempfile::tempdir().expect("a folder");
@@ -235,9 +235,8 @@ fn what_is_no_plain_file_and_what_has_a_hostile_name_harms_nothing() {
 }
 
 #[test]
-fn a_known_file_on_a_mount_that_hangs_holds_up_no_hook_and_the_exchange_after_it_delivers() {
-    let name =
-        "probes::a_known_file_on_a_mount_that_hangs_holds_up_no_hook_and_the_exchange_after_it_delivers";
+fn file_on_hanging_mount_delays_no_hook() {
+    let name = "probes::file_on_hanging_mount_delays_no_hook";
     if !has_own_mounts(name) {
         return;
     }
@@ -296,7 +295,7 @@ fn a_source_that_is_off_says_nothing() {
 }
 
 #[test]
-fn an_agent_loop_of_ones_own_says_what_its_calls_touch() {
+fn custom_agent_loop_reports_files_in_observed_calls() {
     let home = home();
     let _daemon = home.serve();
     let work = tempfile::tempdir().expect("a folder");
@@ -330,7 +329,7 @@ fn compaction(tokens: u64) -> Value {
 }
 
 #[test]
-fn a_context_that_is_nearly_full_is_said_when_its_limit_is_known() {
+fn nearly_full_context_is_reported_with_known_limit() {
     let home = home();
     let _daemon = home.serve();
     let work = tempfile::tempdir().expect("a folder");
@@ -354,7 +353,7 @@ fn a_context_that_is_nearly_full_is_said_when_its_limit_is_known() {
 }
 
 #[test]
-fn what_the_client_wrote_after_the_last_message_hides_no_full_context() {
+fn trailing_attachment_does_not_hide_a_full_context() {
     let home = home();
     let _daemon = home.serve();
     let work = tempfile::tempdir().expect("a folder");
@@ -372,7 +371,7 @@ fn what_the_client_wrote_after_the_last_message_hides_no_full_context() {
 }
 
 #[test]
-fn a_status_line_says_how_large_the_context_is() {
+fn context_limit_is_learned_from_the_status_line() {
     let home = home();
     let _daemon = home.serve();
     let work = tempfile::tempdir().expect("a folder");
@@ -390,7 +389,7 @@ fn a_status_line_says_how_large_the_context_is() {
 }
 
 #[test]
-fn a_background_end_that_the_client_swallows_is_said_once() {
+fn unreported_background_task_end_is_delivered_once() {
     let home = with_sources("[sources.background]\ngrace = \"1s\"\n");
     let _daemon = home.serve();
     let work = tempfile::tempdir().expect("a folder");
@@ -464,7 +463,7 @@ fn until_delivered(client: &mut Client<'_>) -> String {
 }
 
 #[test]
-fn a_port_that_closed_is_said_once_also_by_the_next_daemon_and_so_is_its_return() {
+fn closed_port_and_its_return_are_delivered_once() {
     let home = with_sources("[sources.ports]\ngrace = \"1s\"\n");
     let daemon = home.serve();
     let work = tempfile::tempdir().expect("a folder");
@@ -490,7 +489,7 @@ fn a_port_that_closed_is_said_once_also_by_the_next_daemon_and_so_is_its_return(
 }
 
 #[test]
-fn a_server_that_starts_reloads_and_is_ended_by_its_own_session_is_silent() {
+fn server_start_reload_and_own_stop_are_silent() {
     let home = with_sources("[sources.ports]\ngrace = \"1s\"\n");
     let _daemon = home.serve();
     let work = tempfile::tempdir().expect("a folder");
@@ -521,7 +520,7 @@ fn a_server_that_starts_reloads_and_is_ended_by_its_own_session_is_silent() {
 }
 
 #[test]
-fn an_mcp_server_that_a_call_found_gone_is_said_to_be_back_by_the_clients_log() {
+fn client_log_reports_a_reconnected_mcp_server_once() {
     let mut home = with_sources("");
     home.set("XDG_CACHE_HOME", home.path("caches"));
     let _daemon = home.serve();
@@ -548,7 +547,7 @@ fn an_mcp_server_that_a_call_found_gone_is_said_to_be_back_by_the_clients_log() 
 }
 
 #[test]
-fn another_session_of_the_folder_is_said_once_while_it_is_open() {
+fn other_session_in_same_folder_is_reported_once() {
     let home = Home::with(&[("aside.toml", "[sources.loop]\nenabled = false\n")]);
     let work = tempfile::tempdir().expect("a folder");
     let _daemon = home.serve();
@@ -568,7 +567,7 @@ fn another_session_of_the_folder_is_said_once_while_it_is_open() {
 }
 
 #[test]
-fn a_call_that_would_overwrite_a_change_is_held_back_once() {
+fn call_overwriting_a_changed_file_is_cancelled_once() {
     let home = with_sources("[sources.files]\nguard = \"overwrite\"\n");
     let _daemon = home.serve();
     let work = tempfile::tempdir().expect("a folder");

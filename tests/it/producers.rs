@@ -93,7 +93,7 @@ fn row_of(path: &str) -> Option<&'static str> {
 }
 
 #[test]
-fn the_catalogue_names_as_producers_what_publishes_in_the_code() {
+fn catalogue_producers_match_the_published_event_types() {
     let mut published: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
     let literals =
         literals().into_iter().filter(|(path, found)| !found.is_empty() && !READS_ONLY.contains(&&**path));
@@ -129,7 +129,7 @@ fn unserved() -> Vec<(SubscriberId, Vec<String>)> {
 }
 
 #[test]
-fn the_file_of_a_subscriber_that_waits_for_others_says_so_and_no_other_file() {
+fn only_subscribers_without_producer_carry_the_file_note() {
     let unserved: Vec<String> = unserved().iter().map(|(id, _)| format!("subscribers/{id}.toml")).collect();
     let sources = Sources::shipped();
     let marked = sources.files().iter().filter(|file| file.text.contains(MARK));
@@ -138,7 +138,7 @@ fn the_file_of_a_subscriber_that_waits_for_others_says_so_and_no_other_file() {
 
 /// `ASIDE_BLESS=1` rewrites the tables.
 #[test]
-fn the_documentation_lists_every_producer_and_every_subscriber_that_waits_for_others() {
+fn docs_list_producers_and_subscribers_without_a_producer() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/sources.md");
     let document = fs::read_to_string(&path).expect("it is there");
     let list = |types: Vec<&str>| types.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");

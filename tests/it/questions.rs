@@ -75,7 +75,7 @@ fn count_of(home: &Home, event_type: &str) -> usize {
 }
 
 #[test]
-fn the_answer_to_a_question_goes_to_its_session_once() {
+fn answer_is_delivered_to_the_asking_session_once() {
     let home = home(LOG_ONLY, "exit 1");
     let _daemon = home.serve();
     exchange(&home, "c1");
@@ -98,7 +98,7 @@ fn the_answer_to_a_question_goes_to_its_session_once() {
 }
 
 #[test]
-fn a_session_answers_its_own_question_only_on_its_users_word() {
+fn session_answering_own_question_needs_the_own_flag() {
     let home = home(LOG_ONLY, "exit 1");
     let _daemon = home.serve();
     // This process counts as the client, as its number is in the exchange.
@@ -128,7 +128,7 @@ fn a_session_answers_its_own_question_only_on_its_users_word() {
 }
 
 #[test]
-fn who_waits_gets_the_answer_over_a_kill_and_it_is_not_announced() {
+fn waiting_asker_gets_the_answer_once_across_restart() {
     let home = home(LOG_ONLY, "exit 1");
     let daemon = home.serve();
     exchange(&home, "c1");
@@ -149,7 +149,7 @@ fn who_waits_gets_the_answer_over_a_kill_and_it_is_not_announced() {
 }
 
 #[test]
-fn a_question_that_is_left_is_answered_to_the_session() {
+fn answer_to_an_abandoned_question_reaches_the_session() {
     let home = home(LOG_ONLY, "exit 1");
     let _daemon = home.serve();
     exchange(&home, "c1");
@@ -188,7 +188,7 @@ fn the_desktop_answers() {
 }
 
 #[test]
-fn what_waits_on_the_desktop_ends_when_it_is_answered_elsewhere_and_holds_up_nothing() {
+fn desktop_window_closes_when_question_is_answered_elsewhere() {
     let script = "case \"$*\" in *--wait*) echo $$ > \"${0%/*}/../waits\"; exec sleep 600;; esac
         echo shown > \"${0%/*}/../other\"";
     let home = home("[sinks]\ndefault = [\"desktop\"]\n", script);
@@ -207,7 +207,7 @@ fn what_waits_on_the_desktop_ends_when_it_is_answered_elsewhere_and_holds_up_not
 }
 
 #[test]
-fn an_older_desktop_and_other_sinks_show_the_command() {
+fn older_desktop_and_other_sinks_show_answer_command() {
     let script = "case \"$*\" in *--wait*) echo 'Unknown option --action' >&2; exit 1;; esac
         printf '%s|' \"$@\" > \"${0%/*}/../shown\"";
     let home = home("[sinks]\ndefault = [\"desktop\", \"log\"]\n", script);

@@ -137,7 +137,7 @@ fn play(home: &Home, turns: Vec<Turn>) -> Vec<Vec<Value>> {
 
 #[test]
 #[ignore = "needs the client: scripts/real-client"]
-fn what_happens_during_a_tool_rides_with_its_result_once() {
+fn event_during_tool_is_delivered_once_with_result() {
     let home = home();
     let _daemon = home.serve();
     let during = home.clone();
@@ -158,7 +158,7 @@ fn what_happens_during_a_tool_rides_with_its_result_once() {
 
 #[test]
 #[ignore = "needs the client: scripts/real-client"]
-fn what_happened_before_the_session_is_delivered_with_the_first_prompt() {
+fn event_before_session_is_delivered_with_first_prompt() {
     let home = home();
     let _daemon = home.serve();
     fail(&home, "error", "marker_before");
@@ -186,7 +186,7 @@ fn something_critical_stops_the_next_call_once() {
 
 #[test]
 #[ignore = "needs the client: scripts/real-client"]
-fn calls_that_are_made_together_are_all_held_back_once() {
+fn parallel_calls_are_all_cancelled_once() {
     let home = home();
     let _daemon = home.serve();
     let during = home.clone();
@@ -209,7 +209,7 @@ fn calls_that_are_made_together_are_all_held_back_once() {
 
 #[test]
 #[ignore = "needs the client: scripts/real-client"]
-fn something_critical_at_the_end_of_the_turn_lets_the_agent_go_on_once() {
+fn critical_event_at_turn_end_continues_agent_once() {
     let home = home();
     let _daemon = home.serve();
     let during = home.clone();
@@ -223,7 +223,7 @@ fn something_critical_at_the_end_of_the_turn_lets_the_agent_go_on_once() {
 
 #[test]
 #[ignore = "needs the client: scripts/real-client"]
-fn without_the_daemon_the_transcript_is_the_same_less_our_text() {
+fn daemon_changes_transcript_only_by_its_own_text() {
     let home = home();
     let turns = || vec![bash("toolu_1"), bash("toolu_2"), Turn::says("done")];
     let absent = play(&home, turns());

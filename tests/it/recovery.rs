@@ -87,7 +87,7 @@ fn is_released(record: &(u8, Vec<u8>, Timestamp)) -> bool {
 }
 
 #[test]
-fn what_was_released_is_repeated_whatever_would_be_decided_now() {
+fn start_replays_recorded_releases_without_deciding_again() {
     let life = Life::of_three_released();
     // The record of a program that releases two at a time.
     let mut daemon = life.started(|records| {
@@ -107,7 +107,7 @@ fn what_was_released_is_repeated_whatever_would_be_decided_now() {
 }
 
 #[test]
-fn what_had_not_left_when_the_process_died_is_delivered_by_the_next_one() {
+fn unreleased_notifications_are_delivered_after_a_crash() {
     let life = Life::of_three_released();
     for carrier in ["c1", "c2"] {
         let mut daemon = life.started(|records| records.retain(|record| !is_released(record)));
@@ -118,7 +118,7 @@ fn what_had_not_left_when_the_process_died_is_delivered_by_the_next_one() {
 }
 
 #[test]
-fn the_state_after_a_start_is_the_one_before_it() {
+fn restart_recovers_the_previous_session_state() {
     let life = Life::of_three_released();
     let daemon = life.started(|_| ());
     let session = daemon.fold.engine.sessions().view(&SessionId::new("s")).expect("open").injector;
@@ -145,7 +145,7 @@ fn append_unreadable(home: &Home) -> Seq {
 }
 
 #[test]
-fn a_record_that_cannot_be_read_is_skipped_once_and_that_is_shown() {
+fn unreadable_record_is_skipped_once_and_reported() {
     let home = Home::with(&[("subscribers/each.toml", EACH)]);
     let daemon = home.serve();
     home.publish(&json!({ "type": "test.each", "payload": { "n": 1 } }));

@@ -301,7 +301,7 @@ fn quiet_batches(events: &[&Generated]) -> Vec<(u64, Vec<u64>)> {
 }
 
 #[test]
-fn a_journal_of_a_hundred_thousand_events_leaves_what_a_naive_reference_computes() {
+fn journal_outcome_matches_naive_reference_for_100000_events() {
     let events = generate();
     let (made, repeats) = by_journal(&events);
     let (expected, expected_repeats) = by_reference(&events);

@@ -78,7 +78,7 @@ fn step(child: &mut Child, line: &str) {
 }
 
 #[test]
-fn a_watched_compiler_says_an_error_once_and_its_repair_once() {
+fn watched_compiler_reports_error_and_repair_once() {
     let home = Home::new();
     let _daemon = home.serve();
     hook(&home, "SessionStart", &json!({ "source": "startup" }));
@@ -110,7 +110,7 @@ fn a_watched_compiler_says_an_error_once_and_its_repair_once() {
 }
 
 #[test]
-fn problems_that_could_not_be_published_come_with_the_next_cycle() {
+fn unpublished_problems_are_published_with_next_cycle() {
     let home = Home::new();
     let mut child = watch(&home);
     let mut stderr = BufReader::new(child.stderr.take().expect("piped"));
@@ -136,7 +136,7 @@ fn problems_that_could_not_be_published_come_with_the_next_cycle() {
 }
 
 #[test]
-fn what_a_command_and_its_report_say_is_one_table() {
+fn command_and_report_problems_form_a_single_table() {
     let home = Home::new();
     let _daemon = home.serve();
     hook(&home, "SessionStart", &json!({ "source": "startup" }));

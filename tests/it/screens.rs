@@ -47,7 +47,7 @@ fn fill(home: &Home) {
 }
 
 #[test]
-fn one_screen_says_what_there_is_and_how_to_start_what_is_not() {
+fn overview_shows_daemon_state_and_how_to_start() {
     let home = home();
     let absent = home.print(&[]);
     assert!(absent.starts_with(&format!("no daemon runs at {}\n", home.socket().display())), "{absent}");
@@ -82,7 +82,7 @@ fn one_screen_says_what_there_is_and_how_to_start_what_is_not() {
 }
 
 #[test]
-fn what_a_person_types_short_is_found() {
+fn short_ids_and_session_names_are_resolved() {
     let home = home();
     let _daemon = home.serve();
     fill(&home);
@@ -274,7 +274,7 @@ fn without_colours(shown: &str) -> (String, bool) {
 }
 
 #[test]
-fn everything_fits_a_terminal_of_eighty_columns_and_has_colours_only_there() {
+fn output_fits_80_columns_coloured_only_on_terminals() {
     let home = home();
     let _daemon = home.serve();
     fill(&home);
@@ -398,7 +398,7 @@ fn no_command_prints_an_invisible_character() {
 }
 
 #[test]
-fn the_log_is_shown_and_followed_where_it_is_a_file() {
+fn logs_command_shows_and_follows_a_log_file() {
     let home = home();
     let refused = home.run(&["logs"]);
     assert_eq!(refused.status.code(), Some(1));
@@ -435,7 +435,7 @@ fn the_log_is_shown_and_followed_where_it_is_a_file() {
 }
 
 #[test]
-fn a_person_at_a_terminal_picks_what_waits_and_decides() {
+fn interactive_inbox_shows_and_dismisses_a_notification() {
     let home = home();
     let _daemon = home.serve();
     fill(&home);

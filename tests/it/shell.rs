@@ -242,7 +242,7 @@ fn open(home: &Home, harness: &Value) {
 }
 
 #[test]
-fn what_failed_in_a_shell_of_the_user_is_said_and_a_line_after_a_space_is_not() {
+fn failed_user_command_is_reported_unless_space_prefixed() {
     for shell in SHELLS {
         let (home, name) = (Home::new(), shell.0);
         home.configure("aside.toml", "[sources.shell]\nmin = \"1s\"\n");
@@ -266,7 +266,7 @@ fn what_failed_in_a_shell_of_the_user_is_said_and_a_line_after_a_space_is_not() 
 }
 
 #[test]
-fn nothing_is_said_of_what_an_agent_runs_or_where_none_works() {
+fn agent_command_or_sessionless_folder_publishes_nothing() {
     let home = Home::new();
     let _daemon = home.serve();
     let ask = |workspace: &str| {

@@ -234,7 +234,7 @@ const CASES: [Case; 13] = [
 ];
 
 #[test]
-fn a_snapshot_that_is_not_whole_is_passed_over() {
+fn unusable_snapshot_is_skipped_at_start() {
     let lived = Lived::new();
     for (what, damage, expected) in CASES {
         let files = lived.files.after_kill();
@@ -265,7 +265,7 @@ fn cut_back(lived: &Lived, last: Seq) -> MemoryFiles {
 }
 
 #[test]
-fn a_snapshot_that_is_ahead_of_the_journal_is_passed_over() {
+fn snapshot_ahead_of_the_journal_is_skipped() {
     let lived = Lived::new();
     let [older, newer] = lived.kept();
     for last in [older, Seq(older.0 - 1)] {
@@ -298,7 +298,7 @@ fn a_snapshot_that_is_ahead_of_the_journal_is_passed_over() {
 
 /// As after a file manager, or a backup of one folder, restores it.
 #[test]
-fn an_older_copy_of_the_journal_is_gone_on_from_and_said() {
+fn restored_older_journal_is_used_and_reported() {
     let home = Home::new();
     let journal = home.path("state/journal");
     let publish = |id: &str| home.print(&["publish", "a.b", "--everywhere", "--id", id]);
@@ -330,7 +330,7 @@ fn an_older_copy_of_the_journal_is_gone_on_from_and_said() {
 }
 
 #[test]
-fn an_older_snapshot_of_another_journal_replaces_no_part_of_this_one() {
+fn snapshot_of_another_journal_is_renamed_as_unmatched() {
     let lived = Lived::new();
     let [older, newer] = lived.kept();
     let files = lived.files.after_kill();
@@ -346,7 +346,7 @@ fn an_older_snapshot_of_another_journal_replaces_no_part_of_this_one() {
 
 /// A third snapshot is left if it could not be removed, or after an earlier crash.
 #[test]
-fn a_snapshot_that_ends_before_the_journal_begins_is_passed_over() {
+fn snapshot_ending_before_journal_start_is_skipped() {
     let lived = Lived::new();
     let [_, newer] = lived.kept();
     let files = lived.files.after_kill();
@@ -376,7 +376,7 @@ fn a_snapshot_that_ends_before_the_journal_begins_is_passed_over() {
 }
 
 #[test]
-fn a_snapshot_whose_rules_are_gone_is_gone_on_from_by_the_nearest() {
+fn snapshot_with_lost_rules_uses_the_nearest_rules() {
     let lived = Lived::new();
     let [_, newer] = lived.kept();
     let store = tempfile::tempdir().expect("a folder");
@@ -388,7 +388,7 @@ fn a_snapshot_whose_rules_are_gone_is_gone_on_from_by_the_nearest() {
 }
 
 #[test]
-fn the_newest_two_are_kept_and_say_what_the_journal_may_forget() {
+fn two_newest_snapshots_stay_and_limit_journal_deletion() {
     let lived = Lived::new();
     let [older, newer] = lived.kept();
     let names = |files: &MemoryFiles| {

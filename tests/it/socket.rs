@@ -58,7 +58,7 @@ fn each(n: u64) -> Value {
 }
 
 #[test]
-fn the_daemon_says_where_it_listens_and_what_to_try() {
+fn greeting_names_the_socket_and_an_example_command() {
     let home = Home::new();
     let daemon = home.serve();
     let expected = format!(
@@ -83,7 +83,7 @@ fn the_daemon_says_where_it_listens_and_what_to_try() {
 }
 
 #[test]
-fn a_published_failure_is_delivered_once_and_then_there_is_silence() {
+fn published_failure_is_delivered_exactly_once() {
     let home = Home::new();
     let _daemon = home.serve();
     let said = home.print(&FAILURE);
@@ -107,7 +107,7 @@ fn a_published_failure_is_delivered_once_and_then_there_is_silence() {
 }
 
 #[test]
-fn a_command_that_fails_is_delivered_to_the_session_in_its_folder_alone() {
+fn failed_command_is_delivered_only_in_its_folder() {
     let home = Home::new();
     let _daemon = home.serve();
     let exchange = |session: &str, workspace: &str| {
@@ -138,7 +138,7 @@ fn a_command_that_fails_is_delivered_to_the_session_in_its_folder_alone() {
 }
 
 #[test]
-fn each_line_of_a_batch_has_its_own_verdict() {
+fn each_published_ndjson_line_gets_its_own_verdict() {
     let home = Home::new();
     let _daemon = home.serve();
     let lines =
@@ -174,7 +174,7 @@ fn each_line_of_a_batch_has_its_own_verdict() {
 }
 
 #[test]
-fn an_event_of_a_megabyte_is_refused_and_the_daemon_lives_on() {
+fn oversized_event_is_refused_and_the_rest_accepted() {
     let home = Home::new();
     let _daemon = home.serve();
     let large = json!({ "type": "test.each", "payload": { "text": "x".repeat(1 << 20) } }).to_string();
@@ -202,7 +202,7 @@ fn an_event_of_a_megabyte_is_refused_and_the_daemon_lives_on() {
 }
 
 #[test]
-fn a_broken_file_is_named_at_the_start_and_the_rest_works() {
+fn broken_subscriber_file_is_reported_and_others_work() {
     let broken = "[subscriber]\nid = \"broken\"\n[events]\ntypes = [\"test.each\"\n";
     let home = Home::with(&[("subscribers/broken.toml", broken), ("subscribers/each.toml", EACH)]);
     let daemon = home.serve();
@@ -218,7 +218,7 @@ fn a_broken_file_is_named_at_the_start_and_the_rest_works() {
 }
 
 #[test]
-fn a_reload_takes_effect_whole_or_not_at_all() {
+fn reload_applies_all_files_or_none() {
     let home = Home::with(&[("subscribers/each.toml", EACH)]);
     let daemon = home.serve();
     let mut carrier = 0;
@@ -244,7 +244,7 @@ fn a_reload_takes_effect_whole_or_not_at_all() {
 }
 
 #[test]
-fn a_reload_says_what_it_found_and_a_refused_one_is_seen_until_the_next() {
+fn refused_reload_is_reported_until_the_next_one() {
     let home = Home::with(&[("subscribers/each.toml", EACH)]);
     let _daemon = home.serve();
     let metric = |name: &str| {
@@ -290,7 +290,7 @@ fn a_reload_says_what_it_found_and_a_refused_one_is_seen_until_the_next() {
 }
 
 #[test]
-fn a_type_of_ones_own_has_the_severity_that_its_layer_gives_it() {
+fn user_event_type_takes_severity_from_its_layer() {
     let named = |severity: &str| format!("[[event]]\ntype = \"test.each\"\nseverity = \"{severity}\"\n");
     let filtered = EACH.replace("[batching]", "severity_filter = \"error\"\n[batching]");
     let home = Home::with(&[("subscribers/each.toml", &filtered), ("events.toml", &named("error"))]);
@@ -311,7 +311,7 @@ fn a_type_of_ones_own_has_the_severity_that_its_layer_gives_it() {
 }
 
 #[test]
-fn a_reload_of_the_same_files_writes_no_rules() {
+fn reload_of_unchanged_files_writes_no_rules() {
     let home = Home::with(&[("subscribers/each.toml", EACH)]);
     let daemon = home.serve();
     let head = || home.get("/v1/status")["journal"]["head"].as_u64().expect("a position");
@@ -328,7 +328,7 @@ fn a_reload_of_the_same_files_writes_no_rules() {
 }
 
 #[test]
-fn a_tail_goes_on_where_it_was_without_a_gap() {
+fn event_stream_resumes_at_last_id_without_gap() {
     let home = Home::new();
     let _daemon = home.serve();
     let follow = |last: &str, count: usize| {
@@ -358,7 +358,7 @@ fn a_tail_goes_on_where_it_was_without_a_gap() {
 }
 
 #[test]
-fn a_listener_hears_as_soon_as_something_is_pending() {
+fn long_poll_answers_when_a_notification_is_pending() {
     let home = Home::with(&[("subscribers/each.toml", EACH)]);
     let _daemon = home.serve();
     home.exchange("s", &json!({ "point": "turn_start", "carrier": "c1" }));
@@ -378,7 +378,7 @@ fn a_listener_hears_as_soon_as_something_is_pending() {
 }
 
 #[test]
-fn what_waits_for_the_next_session_is_in_the_inbox_and_can_be_dismissed() {
+fn unclaimed_notifications_are_listed_and_can_be_dismissed() {
     let home = Home::with(&[("subscribers/each.toml", EACH)]);
     let _daemon = home.serve();
     home.exchange("elsewhere", &json!({ "point": "turn_start", "carrier": "c1" }));
@@ -420,7 +420,7 @@ fn what_waits_for_the_next_session_is_in_the_inbox_and_can_be_dismissed() {
 }
 
 #[test]
-fn a_stop_closes_open_batches_and_leaves_no_socket() {
+fn stop_closes_open_batches_and_removes_the_socket() {
     let home = Home::with(&[("subscribers/long.toml", LONG)]);
     let daemon = home.serve_logging("aside::daemon=debug");
     home.exchange("s", &json!({ "point": "turn_start", "carrier": "c1" }));
@@ -493,7 +493,7 @@ fn sessions_queues_and_leases_outlive_the_daemon() {
 }
 
 #[test]
-fn an_event_is_published_once_also_across_a_restart() {
+fn same_event_id_is_published_once_across_restarts() {
     let home = Home::new();
     let daemon = home.serve();
     let args = [&FAILURE[..], &["--source", "ci", "--id", "run-7"]].concat();
@@ -532,7 +532,7 @@ fn hold<T: Read + Write>(connect: impl Fn() -> io::Result<T>) -> Vec<T> {
 }
 
 #[test]
-fn who_holds_more_connections_than_there_are_keeps_nobody_out() {
+fn idle_connections_beyond_the_limit_block_no_client() {
     let address = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound");
     let home = Home::with(&[("aside.toml", &format!("[http]\nlisten = \"{address}\"\n"))]);
     let daemon = home.serve();
@@ -558,7 +558,7 @@ fn who_holds_more_connections_than_there_are_keeps_nobody_out() {
 }
 
 #[test]
-fn tcp_is_served_when_it_is_configured_and_the_token_is_right() {
+fn tcp_needs_configuration_and_a_valid_token() {
     let address = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a free port");
     let home = Home::new();
     let daemon = home.serve();

@@ -103,7 +103,7 @@ fn waiting(enabled: bool) -> std::sync::Arc<CompiledRules> {
 }
 
 #[test]
-fn nothing_more_is_delivered_of_a_subscriber_that_is_switched_off() {
+fn disabling_a_subscriber_ends_its_pending_notifications() {
     let mut engine = Engine::new(waiting(true));
     let at = |seconds| START + std::time::Duration::from_secs(seconds);
     let publish = |engine: &mut Engine, seq, session: &str, now| {
@@ -192,7 +192,7 @@ fn columns_of_file(text: &str) -> Vec<String> {
 }
 
 #[test]
-fn the_shipped_templates_and_tests_use_the_names_of_the_catalogue() {
+fn shipped_templates_and_tests_use_catalogue_field_names() {
     let compiled = compile(&Sources::shipped_with_tests(), &[]);
     for rule in &compiled.rules.subscribers {
         let entries: Vec<_> = catalogue::types()

@@ -78,7 +78,7 @@ fn render(rules: &CompiledRules, name: &str, rows: &[Row], max_tokens: u32) -> R
 }
 
 #[test]
-fn what_the_shipped_templates_say() {
+fn shipped_templates_match_their_text_snapshots() {
     let rules = shipped();
     for (name, events) in fixtures() {
         let rows: Vec<Row> = events
@@ -254,7 +254,7 @@ fn more_rows_than_fit_are_counted() {
 }
 
 #[test]
-fn tables_cost_less_than_json_and_single_events_hardly_more() {
+fn single_failure_text_costs_hardly_more_than_json() {
     let rules = shipped();
     let failure = |tool: &str| json!({"tool": tool, "error": "timeout", "message": "no answer from the server within 30 seconds"});
     let events = ["grep", "fetch", "edit"].map(failure);
@@ -278,7 +278,7 @@ fn tables_cost_less_than_json_and_single_events_hardly_more() {
 }
 
 #[test]
-fn a_table_costs_less_than_json_and_a_storm_next_to_nothing() {
+fn tables_and_storms_cost_less_than_json() {
     let rules = shipped();
     type Shape = (&'static str, &'static str, fn(usize) -> Value);
     let shapes: [Shape; 4] = [

@@ -6,6 +6,7 @@
 mod circles;
 mod client_words;
 mod modules;
+mod names;
 mod rooms;
 mod rust_text;
 mod tree;
@@ -191,6 +192,7 @@ fn the_tree_is_tidy() {
     findings.extend(client_words::check(&files, &client_words::words()));
     findings.extend(circles::check_tree(&files));
     findings.extend(modules::check_tree(&files));
+    findings.extend(names::check_tree(&files, root));
     let list: Vec<String> = findings.iter().map(Finding::to_string).collect();
     assert!(list.is_empty(), "{} broken rules:\n{}", list.len(), list.join("\n"));
 }
@@ -405,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn each_layer_may_use_what_is_in_the_table_and_nothing_else() {
+    fn disallowed_import_between_layers_is_reported() {
         let cases = [
             ("src/hash.rs", "use crate::event::Seq;", "`hash` (layer 0) may not use `event::Seq`"),
             (
@@ -460,7 +462,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_allowed_is_not_complained_about() {
+    fn allowed_imports_break_no_rule() {
         for (path, text) in [
             ("src/event/catalogue.rs", "use crate::event::Pattern;\n/// `tokio::x`\nuse serde::Deserialize;"),
             ("src/pipeline/render/template.rs", "use minijinja::Value; use crate::words; use toon::tokens;"),
@@ -479,7 +481,7 @@ mod tests {
     }
 
     #[test]
-    fn shapes_and_words_that_are_not_wanted_are_found_at_their_line() {
+    fn style_violations_are_reported_with_their_line() {
         let long = "\n".repeat(LINES_MAX + 1);
         let cases = [
             ("src/engine.rs", long.as_str(), "src/engine.rs:601: 601 lines"),
@@ -504,7 +506,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_no_parent_declares_is_an_orphan() {
+    fn undeclared_source_file_is_reported_as_orphan() {
         let files: BTreeMap<String, String> = [
             ("src/lib.rs", "pub mod event; // mod time;"),
             ("src/event.rs", "mod codec;"),

@@ -50,7 +50,7 @@ fn up_starts_one_daemon_and_down_stops_it() {
 }
 
 #[test]
-fn a_daemon_whose_lock_file_was_deleted_stays_alone_and_is_stopped() {
+fn deleted_lock_file_still_prevents_a_second_daemon() {
     let home = Home::new();
     let _down = Down(&home);
     home.print(&["up"]);
@@ -66,7 +66,7 @@ fn a_daemon_whose_lock_file_was_deleted_stays_alone_and_is_stopped() {
 }
 
 #[test]
-fn a_daemon_whose_folder_was_deleted_acknowledges_nothing_more_and_the_next_one_begins_anew() {
+fn daemon_with_deleted_state_folder_refuses_events() {
     let home = Home::new();
     let _down = Down(&home);
     home.print(&["up"]);
@@ -86,7 +86,7 @@ fn a_daemon_whose_folder_was_deleted_acknowledges_nothing_more_and_the_next_one_
 }
 
 #[test]
-fn a_daemon_in_the_background_has_a_session_of_its_own_and_none_of_the_callers_secrets() {
+fn background_daemon_inherits_neither_session_nor_secrets() {
     let home = Home::new();
     let _down = Down(&home);
     let output =
@@ -125,7 +125,7 @@ fn only_what_this_start_wrote_is_shown() {
 }
 
 #[test]
-fn of_starts_at_the_same_time_one_wins_and_all_succeed() {
+fn concurrent_starts_all_succeed_with_a_single_daemon() {
     let home = Home::new();
     let _down = Down(&home);
     let start = || home.command(&["up"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("runs");
@@ -162,7 +162,7 @@ fn starting_hook(mut hook: Command) -> Output {
 }
 
 #[test]
-fn the_first_hook_of_a_session_starts_the_daemon_where_that_is_allowed() {
+fn first_hook_with_start_flag_starts_the_daemon() {
     let by_aside = |home: &Home| home.command(&["hook", "claude", "--start"]);
     let by_small = |home: &Home| home.hook_command(&["claude", "--start"]);
     for command in [&by_aside as &dyn Fn(&Home) -> Command, &by_small] {
@@ -179,7 +179,7 @@ fn the_first_hook_of_a_session_starts_the_daemon_where_that_is_allowed() {
 }
 
 #[test]
-fn a_started_daemon_listens_at_the_socket_of_the_flag() {
+fn started_daemon_uses_socket_from_the_flag() {
     let home = Home::new();
     let _down = Down(&home);
     let socket = home.socket();
@@ -203,7 +203,7 @@ fn serve_with(home: &Home, listener: UnixListener) -> std::process::Child {
 }
 
 #[test]
-fn a_socket_that_a_service_manager_opened_is_served_and_outlives_the_daemon() {
+fn service_manager_socket_is_served_and_outlives_daemon() {
     let home = Home::new();
     let notify = UnixDatagram::bind(home.path("notify")).expect("bound");
     notify.set_read_timeout(Some(PATIENCE)).expect("a limit");

@@ -81,7 +81,7 @@ fn snapshot(state: &Path) -> Fold {
 }
 
 #[test]
-fn a_snapshot_of_an_earlier_form_is_gone_on_from() {
+fn start_continues_from_an_earlier_snapshot_format() {
     LEFT.iter().for_each(check_gone_on_from);
 }
 
@@ -139,7 +139,7 @@ fn delivered(daemon: &mut Daemon, session: &str, point: InjectionPoint, carrier:
 }
 
 #[test]
-fn all_that_was_pending_in_an_earlier_program_is_delivered() {
+fn pending_notifications_of_an_earlier_program_are_delivered() {
     LEFT.iter().for_each(check_delivered);
 }
 
@@ -164,7 +164,7 @@ fn check_delivered(left: &Left) {
 /// A journal of a few segments whose beginning was deleted, as by retention, and whose snapshots
 /// are unusable.
 #[test]
-fn a_journal_without_its_beginning_and_without_snapshots_still_has_its_rules() {
+fn journal_without_beginning_and_snapshots_recovers_rules() {
     let each = "[subscriber]\nid = \"each\"\n[events]\ntypes = [\"test.each\"]\n[batching]\nwindow_ms = 0\n[output]\npriority = \"high\"\n";
     let settings = "[journal]\nsegment_bytes = 1048576\nseal = false\n";
     let home = Home::with(&[("aside.toml", settings), ("subscribers/each.toml", each)]);
@@ -198,7 +198,7 @@ fn a_journal_without_its_beginning_and_without_snapshots_still_has_its_rules() {
 }
 
 #[test]
-fn rules_that_are_damaged_or_gone_stop_no_start_and_lose_nothing() {
+fn start_survives_damaged_or_missing_rules_without_loss() {
     for damage in ["a bit of every file", "the folder"] {
         let each = "[subscriber]\nid = \"each\"\n[events]\ntypes = [\"test.each\"]\n[batching]\nwindow_ms = 0\n[output]\npriority = \"high\"\n";
         let home = Home::with(&[("subscribers/each.toml", each)]);

@@ -82,7 +82,7 @@ fn a_wake_begins_with_the_sentence() {
 }
 
 #[test]
-fn a_monitor_prints_each_wake_as_one_line_and_dies_with_its_client() {
+fn follower_prints_wake_lines_and_dies_with_client() {
     let home = home();
     let daemon = home.serve();
     home.exchange("s1", &json!({ "point": "turn_end", "carrier": "c1" }));
@@ -170,7 +170,7 @@ fn tell(home: &Home, stdin: &str) {
 }
 
 #[test]
-fn a_conversation_that_nobody_has_written_to_yet_is_woken() {
+fn session_without_any_prompt_yet_is_woken() {
     let home = home();
     let _daemon = home.serve();
     for start in ["startup", "resume"] {
@@ -217,7 +217,7 @@ fn a_monitor_goes_on_where_its_process_does() {
 }
 
 #[test]
-fn a_monitor_that_another_one_takes_the_place_of_stays_and_says_nothing() {
+fn replaced_follower_stays_and_prints_nothing() {
     let home = home();
     let _daemon = home.serve();
     home.exchange("s1", &json!({ "point": "turn_end", "carrier": "c1" }));
@@ -280,7 +280,7 @@ fn hook_from(home: &Home, (entrypoint, socket): (&str, &std::path::Path), stdin:
 }
 
 #[test]
-fn a_session_without_a_monitor_is_woken_through_its_message_socket() {
+fn session_without_follower_is_woken_through_message_socket() {
     let home = home();
     let daemon = home.serve_logging("debug");
     let socket = UnixListener::bind(home.path("messages")).expect("a socket");
@@ -495,7 +495,7 @@ fn walk(folder: &std::path::Path) -> Vec<u8> {
 }
 
 #[test]
-fn a_prompt_is_shown_to_the_user_who_decides() {
+fn prompt_notification_waits_for_the_users_decision() {
     let home = home();
     let _daemon = home.serve();
     let stop = r#"{"hook_event_name":"Stop","session_id":"s1","cwd":"/w"}"#;

@@ -132,22 +132,22 @@ fn walk_quarter(quarter: u64) {
 }
 
 #[test]
-fn what_was_acknowledged_is_delivered_first_quarter() {
+fn random_walk_delivers_acknowledged_events_first_quarter() {
     walk_quarter(0);
 }
 
 #[test]
-fn what_was_acknowledged_is_delivered_second_quarter() {
+fn random_walk_delivers_acknowledged_events_second_quarter() {
     walk_quarter(1);
 }
 
 #[test]
-fn what_was_acknowledged_is_delivered_third_quarter() {
+fn random_walk_delivers_acknowledged_events_third_quarter() {
     walk_quarter(2);
 }
 
 #[test]
-fn what_was_acknowledged_is_delivered_fourth_quarter() {
+fn random_walk_delivers_acknowledged_events_fourth_quarter() {
     walk_quarter(3);
 }
 

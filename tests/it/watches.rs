@@ -59,7 +59,7 @@ fn child() -> Child {
 }
 
 #[test]
-fn an_idle_session_is_woken_with_the_note_once_when_a_process_ends() {
+fn process_end_wakes_idle_session_once_with_note() {
     let home = home();
     let _daemon = home.serve();
     open(&home, "s1");
@@ -83,7 +83,7 @@ fn an_idle_session_is_woken_with_the_note_once_when_a_process_ends() {
 }
 
 #[test]
-fn what_is_so_already_is_the_answer_and_sets_nothing() {
+fn condition_already_true_is_answered_without_a_watch() {
     let home = home();
     let _daemon = home.serve();
     open(&home, "s1");
@@ -105,7 +105,7 @@ fn what_is_so_already_is_the_answer_and_sets_nothing() {
 }
 
 #[test]
-fn a_wrong_one_is_refused_with_its_place_and_the_nearest_form() {
+fn invalid_watch_is_refused_with_field_and_suggestion() {
     let home = home();
     let _daemon = home.serve();
     open(&home, "s1");
@@ -137,7 +137,7 @@ fn a_wrong_one_is_refused_with_its_place_and_the_nearest_form() {
 }
 
 #[test]
-fn a_session_has_a_bound_of_its_own_and_a_watch_can_be_ended() {
+fn watches_per_session_are_bounded_and_cancellable() {
     let home = home();
     let _daemon = home.serve();
     open(&home, "s1");
@@ -160,7 +160,7 @@ fn a_session_has_a_bound_of_its_own_and_a_watch_can_be_ended() {
 }
 
 #[test]
-fn an_event_that_ends_a_watch_is_not_announced_a_second_time() {
+fn event_ending_a_watch_is_delivered_only_once() {
     let home = home();
     let _daemon = home.serve();
     open(&home, "s1");
@@ -178,7 +178,7 @@ fn an_event_that_ends_a_watch_is_not_announced_a_second_time() {
 }
 
 #[test]
-fn a_file_that_ended_a_watch_is_not_announced_a_second_time() {
+fn file_change_ending_a_watch_is_delivered_once() {
     let home = home();
     let _daemon = home.serve();
     let path = home.path("work").join("a.rs");
@@ -205,7 +205,7 @@ fn a_file_that_ended_a_watch_is_not_announced_a_second_time() {
 }
 
 #[test]
-fn a_watch_follows_its_session_and_a_reminder_its_folder() {
+fn watch_and_reminder_fire_after_a_restart() {
     let home = home();
     let daemon = home.serve();
     open(&home, "s1");
@@ -304,7 +304,7 @@ impl<'h> Round<'h> {
 }
 
 #[test]
-fn whatever_the_moment_of_a_kill_a_watch_fires_once() {
+fn watch_fires_once_despite_kills_at_any_moment() {
     let kills = std::env::var("ASIDE_WATCH_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(KILLS);
     let home = home();
     let mut daemon = home.serve();
@@ -338,7 +338,7 @@ fn whatever_the_moment_of_a_kill_a_watch_fires_once() {
 }
 
 #[test]
-fn a_command_below_a_client_watches_for_its_session_and_elsewhere_for_its_folder() {
+fn watch_command_inside_client_addresses_its_session() {
     let home = home();
     let _daemon = home.serve();
     // This process counts as the client, as its number is in the exchange.

@@ -93,7 +93,7 @@ fn failed_check() -> Value {
 }
 
 #[test]
-fn a_signed_webhook_reaches_the_agent_once_and_its_words_are_not_trusted() {
+fn signed_webhook_is_delivered_once_as_untrusted() {
     let served = served();
     let harness = json!({ "name": "loop", "workspace": served.home.work() });
     served
@@ -129,7 +129,7 @@ fn a_signed_webhook_reaches_the_agent_once_and_its_words_are_not_trusted() {
 }
 
 #[test]
-fn what_is_not_signed_is_not_read() {
+fn unsigned_webhook_is_refused_before_parsing() {
     let served = served();
     let (body, event) = (failed_check().to_string(), ("x-github-event", "check_run"));
     let refused = |path: &str, headers: &[(&str, &str)], body: &str| {
@@ -167,7 +167,7 @@ fn what_is_not_signed_is_not_read() {
 }
 
 #[test]
-fn alerts_come_both_ways_and_each_change_of_one_is_one_event() {
+fn alert_change_is_published_once_over_both_routes() {
     let served = served();
     let bearer = format!("Bearer {TOKEN}");
     let headers = [("authorization", bearer.as_str()), ("content-type", "application/json")];

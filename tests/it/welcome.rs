@@ -193,7 +193,7 @@ fn after_a_day(outside: &Path) -> World {
 }
 
 #[test]
-fn a_session_that_is_resumed_after_a_day_has_one_block_of_five_lines() {
+fn resume_after_a_day_delivers_a_single_block() {
     let outside = tempfile::tempdir().expect("a folder");
     let mut world = after_a_day(outside.path());
     assert_eq!(
@@ -217,7 +217,7 @@ fn a_session_that_is_resumed_after_a_day_has_one_block_of_five_lines() {
 }
 
 #[test]
-fn without_the_welcome_the_checks_are_said_by_their_own_subscriber() {
+fn checks_are_delivered_by_own_subscriber_without_welcome() {
     let outside = tempfile::tempdir().expect("a folder");
     let mut world = after_a_day(outside.path());
     let mut rules = compile(&Sources::shipped(), &[]).rules;

@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_subscriber_is_found_once_however_many_of_its_patterns_match() {
+    fn overlapping_patterns_match_a_subscriber_once() {
         let subscribers =
             [patterns(&["tool.call.*", "tool.**", "tool.call.failure"]), patterns(&["fs.change"])];
         let mut matcher = Matcher::new((0..).zip(subscribers.iter().map(Vec::as_slice)));
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn the_memo_is_bounded_and_forgetting_changes_no_answer() {
+    fn the_bounded_memo_never_changes_a_match() {
         let subscribers = [patterns(&["job.*.done"]), patterns(&["job.**"])];
         let mut matcher = Matcher::new((0..).zip(subscribers.iter().map(Vec::as_slice)));
         for id in 0..3 * MEMO_TYPES_MAX {
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn many_subscribers_of_everything_do_not_make_the_memo_grow() {
+    fn wildcard_subscribers_do_not_grow_the_memo() {
         let everything = patterns(&["**"]);
         let many = 10_000;
         let mut matcher = Matcher::new((0..many).map(|index| (index, everything.as_slice())));

@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_its_text_and_is_ordered_as_its_text() {
+    fn short_names_compare_like_their_texts() {
         let texts = ["", "a", "a\u{e4}", "ab", "b", "na4f26f71a068"];
         for (at, text) in texts.iter().enumerate() {
             let name = ShortName::<15>::new(text);

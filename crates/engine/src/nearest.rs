@@ -24,7 +24,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_nearest_word_is_one_that_may_have_been_meant() {
+    fn only_plausible_nearest_words_are_suggested() {
         assert_eq!(nearest("typs", ["types", "sources"]), Some("types"));
         assert_eq!(nearest("colour", ["types", "sources"]), None);
         assert_eq!(nearest("window", ["max_size", "window_ms"]), Some("window_ms"));

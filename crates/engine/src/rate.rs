@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bucket_starts_full_and_says_when_to_ask_again() {
+    fn a_bucket_starts_full_and_gives_retry_time() {
         let mut bucket = TokenBucket::new(rate(3, 1_000), at(0));
         for (ms, expected) in [
             (0, Ok(())),
@@ -169,7 +169,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_rate_holds_over_every_span_and_retry_at_is_exact(
+        fn the_rate_holds_over_every_interval(
             count in 1_u32..20, per_ms in 1_u64..5_000, gaps in prop::collection::vec(0_u64..400, 1..200),
         ) {
             let mut bucket = TokenBucket::new(rate(count, per_ms), at(0));

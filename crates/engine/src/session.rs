@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn events_of_a_turn_change_its_state_and_others_do_not() {
+    fn only_turn_events_change_the_session_state() {
         for (event_type, expected) in [
             ("agent.turn.start", Streaming),
             ("agent.turn.end", Idle),

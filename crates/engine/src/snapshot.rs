@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_several_places_is_written_once_and_shared_again() {
+    fn shared_values_are_written_once_and_stay_shared() {
         let bytes = write(&whole(300)).expect("written");
         let name = b"a name of some length";
         assert_eq!(bytes.windows(name.len()).filter(|window| window == name).count(), 2);
@@ -195,7 +195,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_cut_is_damaged(count in any::<u64>(), end in any::<prop::sample::Index>()) {
+        fn a_truncated_snapshot_is_damaged(count in any::<u64>(), end in any::<prop::sample::Index>()) {
             let bytes = write(&whole(count)).expect("written");
             prop_assert!(read::<Whole>(&bytes[..end.index(bytes.len())]).is_err());
         }

@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_is_plain_http_and_its_answer_is_read_whole() {
+    fn a_plain_http_request_reads_the_whole_answer() {
         let daemon = FakeDaemon::answering(&[
             "HTTP/1.1 400 Bad Request\r\nContent-Type: application/json\r\nContent-Length: 5\r\n\r\nnope!",
         ]);
@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_say_what_is_missing_and_what_to_do() {
+    fn errors_name_the_fault_and_the_remedy() {
         let folder = Scratch::new();
         let absent = folder.path().join("absent.sock");
         let stale = folder.path().join("stale.sock");
@@ -429,7 +429,7 @@ mod tests {
     }
 
     #[test]
-    fn a_daemon_that_does_not_answer_is_given_up() {
+    fn a_request_to_a_silent_daemon_times_out() {
         let daemon = FakeDaemon::silent();
         let client = Client::new(daemon.socket().to_owned(), Duration::from_millis(20));
         let error = client.request("GET", "/v1/status", &[], b"").expect_err("silence");
@@ -437,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn a_daemon_that_drips_is_given_up_when_the_whole_time_is_over() {
+    fn a_dripping_daemon_times_out_at_total_deadline() {
         // Each byte arrives long before the deadline. All of them together would take ten times the
         // deadline.
         let pause = Duration::from_millis(10);
@@ -448,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_backlog_is_waited_for_no_longer_than_for_an_answer() {
+    fn connecting_to_a_full_backlog_times_out() {
         let folder = Scratch::new();
         let path = folder.path().join("full.sock");
         let listener = std::os::unix::net::UnixListener::bind(&path).expect("bound");
@@ -460,7 +460,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_gives_events_across_chunk_borders_until_it_ends() {
+    fn a_stream_yields_events_across_chunk_borders() {
         let daemon = FakeDaemon::answering(&[
             "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
             "c\r\n: hello\n\nid:\r\n",

@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn own_variables_go_before_xdg_ones_and_those_before_home() {
+    fn own_variables_override_xdg_and_xdg_overrides_home() {
         let home = ("HOME", "/home/u");
         for (variables, expected) in [
             (

@@ -48,7 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_thread_that_asks_has_a_lower_priority() {
+    fn only_the_calling_thread_lowers_its_priority() {
         let before = current();
         let (lowered, other) = thread::scope(|scope| {
             let lowered = scope.spawn(|| {

@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bound_belongs_to_its_bucket_and_what_is_longer_is_counted_too() {
+    fn bucket_bounds_are_inclusive_and_overflow_is_counted() {
         let histogram = Histogram::default();
         for us in [0, 25, 26, 10_000_000, 10_000_001] {
             histogram.observe(Duration::from_micros(us));

@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_later_time_is_not_before_an_earlier_one() {
+    fn duration_since_a_later_time_is_zero() {
         let early = Timestamp::from_millis(1_000);
         let late = early + Duration::from_millis(250);
         assert_eq!(late.since(early), Duration::from_millis(250));
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_duration_is_shown_in_its_two_largest_units() {
+    fn duration_shows_its_two_largest_units() {
         for (seconds, expected) in
             [(0, "0s"), (59, "59s"), (61, "1m"), (33_120, "9h12m"), (3_600, "1h00m"), (273_600, "3d4h")]
         {
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_timestamp_is_named_in_the_error() {
+    fn invalid_timestamp_is_quoted_in_the_error() {
         let error = "yesterday".parse::<Timestamp>().expect_err("no timestamp");
         assert!(error.to_string().contains("`yesterday`"), "{error}");
         assert!("1969-12-31T23:59:59Z".parse::<Timestamp>().is_err());

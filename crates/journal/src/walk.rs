@@ -75,7 +75,7 @@ struct Walk {
 }
 
 #[test]
-fn what_was_promised_is_there_after_every_start_or_the_start_is_refused_with_a_cause() {
+fn random_walk_keeps_durable_records_or_explains_refusal() {
     let number = |name: &str| env::var(name).ok().map(|text| text.parse::<u64>().expect("a number"));
     let (first, count) = (number("ASIDE_WALK_SEED"), number("ASIDE_WALK_SEEDS"));
     let count = count.unwrap_or(if first.is_some() { 1 } else { SEEDS });

@@ -367,7 +367,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_writer_agrees_with_another_one_and_round_trips(value in any_value()) {
+        fn writer_matches_serde_toon_and_round_trips(value in any_value()) {
             let text = encode(&value);
             if !["\\u003c", "\\u005b", "\\u007e"].iter().any(|escape| text.contains(escape)) {
                 prop_assert_eq!(&text, &serde_toon::to_string(&value).expect("encodes"));

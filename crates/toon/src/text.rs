@@ -50,7 +50,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_is_not_strict_names_its_line() {
+    fn decode_error_names_the_offending_line() {
         let error = decode("a: 1\nb[2]: 1\nc: 2").expect_err("one value for two");
         assert_eq!(error.line, Some(2), "{error}");
     }

@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn a_payload_whose_length_alone_is_known_is_not_taken_for_more_than_it_costs() {
+    fn estimate_from_raw_length_is_a_lower_bound() {
         for payload in [
             r#"{"tool_name":"grep","error_type":"timeout","error_message":"took 30 s","call_id":"toolu_01HxV9"}"#,
             r#"{"path":"/home/u/shop/src/cart/checkout.rs","change":"modified","lines_added":12,"lines_removed":3}"#,
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn letters_that_are_no_words_cost_what_a_tokenizer_makes_of_them() {
+    fn random_letters_cost_more_than_long_words() {
         let Tokens(estimated) = estimate(&random_letters(1_900));
         assert!((800..=1_000).contains(&estimated), "{estimated}");
         for word in ["internationalize", "getUserAccountInformation", "incomprehensibilities"] {
@@ -356,7 +356,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn byte_by_byte_it_comes_to_what_the_runs_cost(
+        fn bytewise_estimate_equals_estimate_by_runs(
             text in r"([a-z]{1,9}|[a-z]{10,30}|[A-Z]{1,3}|[0-9]{1,8}| {1,4}|\n{1,2}|[.,:=-]{1,4}|\PC{1,2}|[\t\r\x00-\x7f])*",
         ) {
             prop_assert_eq!(estimate(&text), by_runs(&text), "{:?}", text);

@@ -133,7 +133,7 @@ mod tests {
     use crate::cli::doctor::check::Verdict;
 
     #[test]
-    fn a_hook_is_too_slow_by_its_own_time_limit() {
+    fn hook_time_is_judged_by_its_own_deadline() {
         for (median, deadline, verdict) in [
             (29, 150, Verdict::Ok),
             (30, 150, Verdict::Warn),
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_is_static_when_no_header_names_a_loader() {
+    fn program_without_loader_header_is_static() {
         assert_eq!(is_static(&elf(&[6, 1, 2])), Some(true));
         assert_eq!(is_static(&elf(&[6, 3, 1])), Some(false));
         assert_eq!(is_static(&elf(&[6, 3, 1])[..66]), None);

@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_check_is_one_line_whatever_was_found_unless_a_terminal_is_too_narrow() {
+    fn check_line_wraps_only_on_a_narrow_terminal() {
         let check = Check::warn("hooks", "a\nb", "do\nthis");
         assert_eq!(check.line(7, &pipe()), "warn  hooks    a b -> do this\n");
         assert_eq!(Check::ok("daemon", "up").line(7, &pipe()), "ok    daemon   up\n");

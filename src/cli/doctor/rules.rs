@@ -28,7 +28,7 @@ mod tests {
     use hook::client::fake::FakeDaemon;
 
     #[test]
-    fn a_status_that_cannot_be_read_is_not_taken_for_one_without_failures() {
+    fn unreadable_status_is_reported_as_a_problem() {
         for (status, found) in [
             (r#"{"subscribers":{"ci":{"enabled":true}},"new":1}"#, None),
             (

@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_waits_for_the_user_can_be_handed_over() {
+    fn discuss_is_offered_only_for_user_notifications() {
         let waiting = |who: &str| WaitingView { waits_for: who.to_owned(), ..WaitingView::default() };
         assert_eq!(
             Choice::of(&waiting(WaitingView::USER)),

@@ -238,7 +238,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_somebody_else_writes_meanwhile_is_not_lost() {
+    fn apply_aborts_on_a_file_changed_meanwhile() {
         let folder = tempfile::tempdir().expect("a folder");
         let [first, second] = ["first", "second"].map(|name| folder.path().join(name));
         fs::write(&second, "{}").expect("written");

@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_systemd_takes_no_path_of_is_known() {
+    fn paths_unfit_for_systemd_units_are_detected() {
         for (path, is_path, is_program) in [
             ("/opt/a b/$x/50%/aside", true, true),
             ("/opt/a\"b/aside", true, false),

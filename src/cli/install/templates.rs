@@ -148,7 +148,7 @@ mod tests {
     use crate::harness::table::KINDS;
 
     #[test]
-    fn every_command_of_every_template_runs_the_program_however_it_is_called() {
+    fn every_template_command_runs_the_installed_program() {
         for kind in KINDS {
             let hook_program = Some("/a b/aside-hook".to_owned());
             let program = "/a b/aside".to_owned();

@@ -292,7 +292,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_sink_that_is_closed_ends_the_child_as_a_closed_pipe_would() {
+    fn closed_sink_ends_child_with_sigpipe() {
         let (reader, writer) = io::pipe().expect("pipe");
         drop(reader);
         let mut running = start("exec yes", Box::new(writer));
@@ -301,7 +301,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_signal_reaches_the_child_unless_the_terminal_has_sent_it_too() {
+    fn signal_already_sent_by_terminal_is_not_forwarded() {
         let (reader, writer) = io::pipe().expect("pipe");
         let script = "trap 'echo INT' INT; trap 'kill $!; exit 9' TERM; sleep 600 & echo ready; wait";
         let mut running = start(script, Box::new(writer));

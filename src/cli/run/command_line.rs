@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn secrets_among_the_words_are_masked_and_the_rest_is_as_typed() {
+    fn secrets_in_command_line_are_masked() {
         for (words, line) in [
             (&["sh", "-c", "echo it's"][..], r"sh -c 'echo it'\''s'"),
             (&["curl", "--password=x y", "-u", "me"], "curl --password=[masked] -u me"),

@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_lost_its_beginning_is_left_out() {
+    fn line_with_lost_beginning_is_omitted() {
         let output = format!("{}\nlast\n", "z".repeat(RAW_BYTES_MAX));
         assert_eq!(text(output.as_bytes()), "last");
         let mut at_once = LastLines::default();

@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_an_option_is_said() {
+    fn invalid_matcher_or_report_option_is_explained() {
         for (names, reports, expected) in [
             (&["esling"][..], &[][..], "--matcher: unknown matcher `esling`; did you mean `eslint`?"),
             (
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn own_matchers_go_before_those_that_ship_and_a_broken_file_is_a_warning() {
+    fn own_matchers_take_precedence_over_shipped_ones() {
         let folder = Scratch::new();
         fs::create_dir(folder.path().join("matchers")).expect("made");
         let own = r#"{"problemMatcher": [{"owner": "lint", "commands": ["mylint"], "pattern": [{"regexp": "^bad: (.*)$", "message": 1}]}]}"#;
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_report_is_read_only_when_it_was_written() {
+    fn report_is_read_only_after_a_new_write() {
         let folder = Scratch::new();
         let path = folder.path().join("r.xml");
         fs::write(&path, "<x><testcase name='old'><failure/></testcase></x>").expect("written");

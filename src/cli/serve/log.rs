@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_of_json_has_the_same_names_always_and_values_of_their_kind() {
+    fn json_log_line_has_fixed_names_and_types() {
         let error = io::Error::other(fmt::Error);
         let error: &dyn Error = &error;
         let say = || tracing::warn!(path = %"a\n\"b\"", bytes = 7, took_us = 9_u128, ok = true, name = "n", error, "it went wrong");
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn a_storm_of_one_warning_is_counted_and_others_are_written() {
+    fn repeated_warnings_are_suppressed_and_counted() {
         let clock = || Duration::from_secs(SECONDS.load(Ordering::Relaxed));
         let storm = |count| (0..count).for_each(|number| tracing::warn!(number, "again"));
         let lines = said(false, LogFormat::Json, clock, || {
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn a_filter_that_cannot_be_read_is_an_error() {
+    fn invalid_log_filter_is_an_error() {
         assert!(parse_filter("warn,aside_journal=debug").is_ok());
         assert!(parse_filter("aside=loud").is_err());
     }

@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_new_file_is_begun_before_the_size_is_exceeded() {
+    fn log_rotates_before_exceeding_its_size_limit() {
         let log = LogFile { path: "daemon.log".into(), bytes_max: 100, bytes: Mutex::new(0) };
         let full: Vec<bool> = [60, 40, 1, 99, 1, 500, 1].map(|count| log.add(count)).to_vec();
         assert_eq!(full, [false, false, true, false, true, true, true]);

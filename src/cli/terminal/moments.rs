@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_is_shown_by_its_distance_or_its_day() {
+    fn relative_time_shows_distance_or_day() {
         let moments = at_noon(Some(|| TimeZone::fixed(tz::offset(1))));
         for (at, shown) in [
             ("2026-11-21T12:00:00.4Z", "0s ago"),
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn an_exact_time_is_local_unless_utc_is_asked_for() {
+    fn exact_time_is_local_unless_utc_is_requested() {
         let moments = at_noon(Some(|| TimeZone::fixed(tz::offset(1))));
         assert_eq!(moments.exact("2026-11-21T11:56:30.25Z"), "12:56:30.250");
         assert_eq!(moments.exact("2026-11-20T11:56:30Z"), "2026-11-20 12:56:30.000");

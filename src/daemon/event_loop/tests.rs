@@ -183,14 +183,14 @@ async fn run_for(time: Duration, idle_close: &str, is_followed: bool) -> Vec<u8>
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deadline_in_a_small_correction_of_the_clock_is_one_tick() {
+async fn deadline_in_small_clock_correction_ticks_once() {
     let kinds = run_for(Duration::from_secs(65), "1m", false).await;
     let expected = [records::RULES, records::SESSION_OPENED, records::TICK, records::SHUTTING_DOWN];
     assert_eq!(kinds, expected);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_session_that_a_client_follows_is_not_closed_for_silence() {
+async fn followed_session_is_not_closed_for_silence() {
     let kinds = run_for(Duration::from_secs(500), "6m", true).await;
     let seen = kinds.iter().filter(|kind| **kind == records::SESSION_SEEN).count();
     assert!((1..=2).contains(&seen), "one in three minutes at most: {kinds:?}");
@@ -198,7 +198,7 @@ async fn a_session_that_a_client_follows_is_not_closed_for_silence() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_due_is_done_while_records_keep_coming() {
+async fn due_work_runs_while_records_keep_coming() {
     let subscriber = r#"
         [subscriber]
         id = "hot"
@@ -242,7 +242,7 @@ async fn what_is_due_is_done_while_records_keep_coming() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_knows_all_that_was_written_before_the_question() {
+async fn session_query_reflects_all_earlier_records() {
     let running = Running::start(&[]).await;
     for number in 2..=40 {
         let id = format!("s{number}");
@@ -254,7 +254,7 @@ async fn an_answer_knows_all_that_was_written_before_the_question() {
 }
 
 #[tokio::test]
-async fn a_slice_ends_in_time_whatever_its_records_cost() {
+async fn slice_ends_in_time_despite_costly_records() {
     let Prepared { mut event_loop, journal, others: _others, .. } = Prepared::new(&[]).await;
     for _ in 0..50 {
         append(&journal, |records| records.session_seen(&SessionId::new("s1"))).await;
@@ -266,7 +266,7 @@ async fn a_slice_ends_in_time_whatever_its_records_cost() {
 }
 
 #[tokio::test]
-async fn a_handler_that_was_answered_goes_on_before_the_rest_of_the_slice() {
+async fn answered_handler_continues_before_the_slice_ends() {
     let Prepared { mut event_loop, journal, others: _others, .. } = Prepared::new(&[]).await;
     let session = SessionId::new("s1");
     let registry = Arc::clone(&event_loop.registry);

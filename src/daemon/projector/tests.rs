@@ -317,7 +317,7 @@ fn end(mut looped: Loop, thread: JoinHandle<()>) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn fed_live_in_any_slices_it_is_what_the_journal_makes_of_it() {
+async fn live_feed_equals_a_rebuild_from_journal() {
     for seed in 1..=3 {
         let mut world = World::new(seed);
         let (projection, feed, thread) = start(&world, &world.path());
@@ -348,7 +348,7 @@ async fn fed_live_in_any_slices_it_is_what_the_journal_makes_of_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_feed_that_is_cut_leaves_no_gap_and_nothing_twice() {
+async fn cut_feed_leaves_no_gaps_or_duplicates() {
     let mut world = World::new(4);
     let (projection, feed, thread) = start(&world, &world.path());
     let mut looped = Loop::new(&world, feed);
@@ -369,7 +369,7 @@ async fn a_feed_that_is_cut_leaves_no_gap_and_nothing_twice() {
 }
 
 #[tokio::test]
-async fn the_event_loop_cuts_a_feed_that_nobody_takes_and_its_memory_is_bounded() {
+async fn unread_feed_is_cut_at_a_memory_bound() {
     let mut world = World::new(5);
     let (projection, commands) = Projection::new(&world.path());
     let mut fold = Fold::new(world.rules.clone());
@@ -392,7 +392,7 @@ async fn the_event_loop_cuts_a_feed_that_nobody_takes_and_its_memory_is_bounded(
 }
 
 #[test]
-fn a_crash_between_commits_is_made_up_for_from_the_cursor() {
+fn crash_between_commits_resumes_from_the_cursor() {
     let mut world = World::new(6);
     world.go_on(800);
     let path = world.path();
@@ -411,7 +411,7 @@ fn a_crash_between_commits_is_made_up_for_from_the_cursor() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_order_to_rebuild_and_a_deleted_file_end_in_the_same_file() {
+async fn rebuild_or_deletion_recreates_the_same_file() {
     let mut world = World::new(7);
     world.go_on(500);
     let (projection, feed, thread) = start(&world, &world.path());
@@ -435,7 +435,7 @@ async fn an_order_to_rebuild_and_a_deleted_file_end_in_the_same_file() {
 }
 
 #[test]
-fn a_file_that_is_broken_of_another_version_or_of_another_journal_is_made_again() {
+fn broken_or_foreign_projection_file_is_recreated() {
     let mut world = World::new(8);
     world.go_on(300);
     let (path, journal) = (world.path(), world.journal.clone());
@@ -468,7 +468,7 @@ fn break_events(path: &Path) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_file_that_only_a_reader_finds_broken_is_made_again() {
+async fn damage_found_by_a_reader_recreates_the_file() {
     let mut world = World::new(12);
     world.go_on(300);
     let (projection, feed, thread) = start(&world, &world.path());
@@ -493,7 +493,7 @@ async fn a_file_that_only_a_reader_finds_broken_is_made_again() {
 }
 
 #[test]
-fn nothing_is_claimed_of_records_that_the_journal_has_deleted() {
+fn rebuilt_projection_covers_only_records_left_in_journal() {
     let mut world = World::new(10);
     world.go_on(1_500);
     let journal = world.journal.clone();

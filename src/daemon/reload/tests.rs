@@ -56,7 +56,7 @@ fn bench() -> Bench {
 }
 
 #[tokio::test]
-async fn the_event_loop_is_handed_rules_that_are_compiled() {
+async fn event_loop_receives_compiled_rules() {
     let Bench { folder, mut reloader, mut fold, .. } = bench();
     let journal = reloader.journal.clone();
     let mut reader = journal.read_from(Seq(1));
@@ -83,7 +83,7 @@ async fn the_event_loop_is_handed_rules_that_are_compiled() {
 }
 
 #[tokio::test]
-async fn rules_that_cannot_be_kept_leave_those_in_force() {
+async fn unstorable_rules_leave_current_ones_in_force() {
     let Bench { folder, reloader, .. } = bench();
     let sources = crate::config::layers::Sources::shipped();
     // A file with the folder's name makes all writes fail.
@@ -119,7 +119,7 @@ fn named(journal: &Journal) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn rules_that_wait_for_space_are_named_and_never_after_those_of_a_reload() {
+async fn rules_waiting_for_space_never_override_a_reload() {
     for has_reload in [false, true] {
         let Bench { folder: _folder, mut reloader, files, asking: _asking, .. } = bench();
         let (journal, publisher) = (reloader.journal.clone(), reloader.publisher.clone());
@@ -162,7 +162,7 @@ async fn a_reload_reports_texts_and_tests_that_fail() {
 }
 
 #[tokio::test]
-async fn a_setting_that_waits_for_the_next_start_is_said() {
+async fn reload_reports_settings_that_need_a_restart() {
     let Bench { folder: _folder, mut reloader, .. } = bench();
     fs::write(reloader.user_folder.join("aside.toml"), "[journal]\nretain_age = \"90d\"\n").expect("written");
     reloader.journal.consumed(Seq(1));
@@ -173,7 +173,7 @@ async fn a_setting_that_waits_for_the_next_start_is_said() {
 }
 
 #[test]
-fn a_start_keeps_records_by_the_settings_that_were_in_force() {
+fn start_uses_retention_of_last_good_settings() {
     let Bench { folder: _folder, reloader, .. } = bench();
     let (store, settings) = (&reloader.store, reloader.user_folder.join("aside.toml"));
     let start = |text: &str| {

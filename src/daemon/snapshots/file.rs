@@ -246,7 +246,7 @@ mod tests {
     const LAST: LastRecord = LastRecord { seq: Seq(7), time: Timestamp::from_millis(9), checksum: 0xabcd };
 
     #[test]
-    fn a_header_is_read_as_it_was_written_and_any_change_of_it_is_noticed() {
+    fn any_changed_header_byte_is_detected() {
         let [keys, state] = [Section::new(&[1; 48]), Section::new(b"state")];
         let bytes = Header::encode(LAST, keys, state);
         assert_eq!(bytes.len(), HEADER_BYTES);
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_is_distinguished_from_another_one_of_its_number() {
+    fn snapshot_detects_another_record_at_its_position() {
         let record =
             Record { kind: RecordKind(1), seq: Seq(7), time: Timestamp::from_millis(9), body: b"one" };
         let last = LastRecord { checksum: record.checksum(), ..LAST };

@@ -46,7 +46,7 @@ fn names(files: &MemoryFiles) -> Vec<String> {
 }
 
 #[test]
-fn a_snapshot_has_the_newest_keys_of_the_records_up_to_it() {
+fn snapshot_keeps_newest_keys_up_to_its_record() {
     let files = MemoryFiles::new();
     let snapshots = open(&files);
     let newest = 2 * IDEMPOTENCY_KEYS_MAX as u64;
@@ -73,7 +73,7 @@ fn the_newest_two_are_kept_with_foreign_files() {
 }
 
 #[test]
-fn a_file_that_could_not_be_written_leaves_nothing_and_the_next_one_is_whole() {
+fn failed_snapshot_write_leaves_previous_one_usable() {
     let files = MemoryFiles::new();
     let snapshots = open(&files);
     write(&snapshots, 5, &keys(1..=5)).expect("written");
@@ -98,7 +98,7 @@ fn a_file_that_could_not_be_written_leaves_nothing_and_the_next_one_is_whole() {
 }
 
 #[test]
-fn of_snapshots_of_other_journals_a_few_are_kept() {
+fn few_snapshots_of_other_journals_are_kept() {
     let files = MemoryFiles::new();
     for seq in (10..100).step_by(10) {
         let snapshots = open(&files);
@@ -111,7 +111,7 @@ fn of_snapshots_of_other_journals_a_few_are_kept() {
 }
 
 #[test]
-fn one_of_another_journal_that_cannot_be_renamed_is_not_used() {
+fn unrenamable_snapshot_of_another_journal_is_unused() {
     let files = MemoryFiles::new();
     let snapshots = open(&files);
     write(&snapshots, 5, &[]).expect("written");
@@ -122,7 +122,7 @@ fn one_of_another_journal_that_cannot_be_renamed_is_not_used() {
 }
 
 #[test]
-fn the_history_is_made_from_a_snapshot_of_its_own_journal() {
+fn history_starts_from_snapshot_of_own_journal() {
     let (files, clock) = (Arc::new(MemoryFiles::new()), Arc::new(|| Timestamp::ZERO));
     let journal = Journal::open(files, JournalSettings::default(), clock, &|_| None);
     let journal = journal.expect("opened").journal;
@@ -157,7 +157,7 @@ fn write_four(snapshots: &Snapshots) -> usize {
 }
 
 #[test]
-fn a_cut_or_a_failure_at_any_write_or_sync_leaves_the_newest_that_was_written() {
+fn crash_at_any_write_keeps_the_newest_snapshot() {
     let whole = MemoryFiles::new();
     write_four(&open(&whole));
     let all = whole.operations();

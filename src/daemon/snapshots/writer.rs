@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_is_due_after_enough_records_and_as_many_bytes_as_the_last_one_had() {
+    async fn snapshot_is_due_by_records_and_bytes() {
         let (journal, (sender, mut ordered)) = (journal(), orders());
         let mut schedule = Schedule::new(sender, 100, Seq(50));
         assert!(!schedule.is_due(Seq(149)) && schedule.is_due(Seq(150)));
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_is_written_when_the_journal_is_durable_up_to_what_was_owed() {
+    async fn snapshot_waits_until_journal_is_durable() {
         let (journal, (sender, ordered), files) = (journal(), orders(), MemoryFiles::new());
         let snapshots = snapshots(&files);
         let mut batch = AppendBatch::new();

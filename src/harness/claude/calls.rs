@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_command_pushed_is_reported_once_it_has_ended() {
+    fn push_is_reported_after_its_command_ends() {
         let pushed =
             |input: &Value, response: &str| with("Bash", input, response, |tool| super::pushed(tool, "/w"));
         let command = json!({ "command": "git -C sub push origin fix" });
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_touches_the_files_that_its_arguments_name() {
+    fn call_touches_files_named_in_its_arguments() {
         let touched = |call: &Call| {
             let shown = call.touched.iter().map(|touch| format!("{:?} {}", touch.by, touch.path));
             shown.collect::<Vec<_>>().join(", ")
@@ -260,14 +260,14 @@ mod tests {
     }
 
     #[test]
-    fn what_a_result_says_of_changed_files_is_read() {
+    fn changed_files_named_in_a_result_are_read() {
         let said = "own_sed\n[This command modified 2 files you've previously read: e.txt, src/f.txt. Call Read before editing.]";
         let call = call("Bash", &json!({ "command": "sed -i s/a/b/ e.txt" }), said);
         assert_eq!(call.said_changed, ["e.txt", "src/f.txt"]);
     }
 
     #[test]
-    fn what_goes_on_in_the_background_and_what_ends_there_is_read() {
+    fn background_command_starts_and_ends_are_parsed() {
         let running =
             "Command running in background with ID: b1x. Output is being written to: /t/b1x.output.";
         let moved = "Command exceeded its 2s timeout and was moved to the background (ID: b2). Output is being written to: /t/b2. ID: no";
@@ -291,7 +291,7 @@ mod tests {
         }
     }
     #[test]
-    fn the_file_of_an_output_is_read_where_it_is_named_in_full() {
+    fn output_file_is_parsed_only_if_absolute() {
         for (path, expected) in [
             ("/tmp/claude/-w/tasks/b1.output", Some("/tmp/claude/-w/tasks/b1.output")),
             ("/home/a b/tasks/b1.output", Some("/home/a b/tasks/b1.output")),

@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_call_is_about_the_first_line_of_what_says_so_best() {
+    fn call_subject_is_first_line_of_best_argument() {
         for (input, expected) in [
             (r#"{"command":" cargo test\n-p cart","description":"runs"}"#, Some("cargo test")),
             (r#"{"file_path":"/w/a.rs","limit":3}"#, Some("/w/a.rs")),

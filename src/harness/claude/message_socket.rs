@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_is_that_of_the_session_and_nothing_shows_its_token() {
+    fn message_socket_belongs_to_session_and_hides_token() {
         let full = [
             ("aside-session", "s1"),
             ("aside-message-socket", "/run/a%20b.sock"),

@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_client_says_of_servers_is_read() {
+    fn transcript_reports_of_servers_are_parsed() {
         let line = |second: u32, fields: &str| {
             format!(
                 r#"{{"type":"attachment","timestamp":"2026-11-25T16:57:{second}.000Z","attachment":{{"type":"deferred_tools_delta",{fields}}}}}"#
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn logs_are_where_the_project_of_the_transcript_has_them() {
+    fn connection_log_folder_follows_from_transcript_path() {
         let found = folder("/home/u/.claude/projects/-home-u-shop/1.jsonl", "/home/u/.cache");
         assert_eq!(found.as_deref(), Some("/home/u/.cache/claude-cli-nodejs/-home-u-shop"));
         assert_eq!(folder("", "/c"), None);

@@ -56,7 +56,7 @@ mod tests {
     const PROCESS: Process = Process { pid: 41, started: 263_480 };
 
     #[test]
-    fn a_file_is_that_of_its_process_and_says_whether_a_turn_is_under_way() {
+    fn session_file_states_whether_its_process_is_idle() {
         let file = |pid: u32, start: &str, status: &str| {
             let text = format!(
                 r#"{{"pid":{pid},"sessionId":"s1","cwd":"/w","procStart":"{start}","version":"2.1.330","status":"{status}"}}"#

@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_context_is_as_full_as_the_client_says() {
+    fn context_gauge_shows_the_clients_percentage() {
         for (window, expected) in [
             ("{\"used_percentage\":79.9}", Some(Gauge { used_percent: 79, size: None })),
             (

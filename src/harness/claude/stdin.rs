@@ -193,7 +193,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_type_of_an_error_is_its_exit_code_if_it_has_one() {
+    fn error_type_is_the_exit_code_if_present() {
         for (error, expected) in [
             ("Exit code 127\nnot found", ("exit_127", "not found")),
             ("Exit code 1", ("exit_1", "")),

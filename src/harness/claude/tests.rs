@@ -184,7 +184,7 @@ fn injection(text: Arc<str>, sentence: &str) -> Injection {
 }
 
 #[test]
-fn an_exchange_says_who_asks_and_what_it_can_take() {
+fn hook_becomes_exchange_with_identity_and_budget() {
     let stdin = json!({ "hook_event_name": "PostToolBatch", "session_id": "s", "agent_id": "a", "prompt_id": "p",
         "cwd": "/w/sub", "tool_calls": [{ "tool_name": "Read", "tool_use_id": "t1" }] });
     let env = HookEnv { pid: Some(41), project: Some("/w".to_owned()), entrypoint: None };
@@ -219,7 +219,7 @@ fn an_exchange_says_who_asks_and_what_it_can_take() {
 }
 
 #[test]
-fn the_workspace_is_the_project_while_the_agent_is_in_it() {
+fn workspace_is_project_while_agent_is_inside() {
     for (project, cwd, expected) in [
         (Some("/w"), Some("/w"), Some("/w")),
         (Some("/w"), Some("/w/sub"), Some("/w")),
@@ -237,7 +237,7 @@ fn the_workspace_is_the_project_while_the_agent_is_in_it() {
 }
 
 #[test]
-fn a_stop_goes_on_only_for_a_reason_and_a_prolonged_one_takes_nothing() {
+fn prolonged_stop_takes_no_notifications() {
     for (is_active, id, max_notifications) in
         [(false, "s:turn.end:p", None), (true, "s:turn.end:p:1000", Some(0))]
     {
@@ -250,7 +250,7 @@ fn a_stop_goes_on_only_for_a_reason_and_a_prolonged_one_takes_nothing() {
 }
 
 #[test]
-fn the_reply_is_one_line_of_the_documented_shape_or_nothing() {
+fn reply_is_one_documented_line_or_nothing() {
     let call =
         parse_json(json!({ "hook_event_name": "UserPromptSubmit", "session_id": "s", "prompt": "go" }));
     let empty = Answer { pending: 2, check_before_tool: true, ..Answer::default() };
@@ -272,7 +272,7 @@ fn the_reply_is_one_line_of_the_documented_shape_or_nothing() {
 }
 
 #[test]
-fn the_text_for_which_an_agent_goes_on_begins_with_what_it_is_about() {
+fn stop_reply_text_begins_with_the_sentence() {
     let call = parse_json(json!({ "hook_event_name": "Stop", "session_id": "s" }));
     let room = usize::try_from(exchange(&call).budget.max_chars.expect("limited")).expect("small");
     let injection = injection("x".repeat(room).into(), &"y".repeat(100));
@@ -324,7 +324,7 @@ fn wrong_input_is_named_by_its_place() {
 }
 
 #[test]
-fn a_hook_that_is_not_known_is_nothing_whatever_its_fields_hold() {
+fn unknown_hook_is_ignored_with_any_fields() {
     let call = parse_json(json!({ "hook_event_name": "Future", "error": {}, "tool_calls": 1, "prompt": [] }));
     assert_eq!((call.hook.as_str(), summary(&call).as_str()), ("Future", "nothing"));
 }
@@ -427,7 +427,7 @@ fn a_call_that_only_looks_never_gives_way() {
 }
 
 #[test]
-fn the_reply_before_a_tool_is_that_it_was_not_run_and_why() {
+fn cancel_reply_states_not_run_and_the_reason() {
     let call = parse_json(json!({ "hook_event_name": "PreToolUse", "session_id": "s", "tool_name": "Bash",
         "tool_use_id": "t1" }));
     assert_eq!(exchange(&call).carrier_effect, CarrierEffect::Cancel);
@@ -454,7 +454,7 @@ fn the_reply_before_a_tool_is_that_it_was_not_run_and_why() {
 }
 
 #[test]
-fn a_client_that_may_have_no_batches_takes_text_with_the_single_call() {
+fn client_without_batches_exchanges_after_each_call() {
     for hook in ["PostToolUse", "PostToolUseFailure"] {
         for (prompt, expected) in [(Some("p"), "nothing"), (None, "exchange s after_tool t1 Bash")] {
             let call = parse_json(json!({ "hook_event_name": hook, "session_id": "s", "prompt_id": prompt,
@@ -465,7 +465,7 @@ fn a_client_that_may_have_no_batches_takes_text_with_the_single_call() {
 }
 
 #[test]
-fn what_the_client_does_for_itself_is_no_subagent() {
+fn agent_without_type_is_no_subagent() {
     for hook in ["SubagentStart", "SubagentStop"] {
         let call = parse_json(json!({ "hook_event_name": hook, "session_id": "s", "agent_id": "a",
             "agent_type": "" }));
@@ -474,7 +474,7 @@ fn what_the_client_does_for_itself_is_no_subagent() {
 }
 
 #[test]
-fn what_the_journal_does_not_take_is_refused() {
+fn overlong_hook_fields_are_refused() {
     let long = "x".repeat(300);
     for stdin in [
         json!({ "hook_event_name": "Stop", "session_id": long }),
@@ -489,7 +489,7 @@ fn what_the_journal_does_not_take_is_refused() {
 }
 
 #[test]
-fn the_transcript_is_that_of_the_conversation_and_not_of_a_subagent() {
+fn only_main_conversation_has_a_transcript() {
     for (agent, path, expected) in
         [(None, "/t.jsonl", Some("/t.jsonl")), (Some("a"), "/t.jsonl", None), (None, "t.jsonl", None)]
     {
@@ -500,7 +500,7 @@ fn the_transcript_is_that_of_the_conversation_and_not_of_a_subagent() {
 }
 
 #[test]
-fn what_says_more_of_the_session_and_cannot_be_used_is_left_out() {
+fn invalid_optional_hook_fields_are_left_out() {
     let stdin = |cwd: &str, prompt: &str, tool: &str| {
         json!({ "hook_event_name": "PreToolUse", "session_id": "s", "cwd": cwd, "prompt_id": prompt, "tool_name": tool,
             "tool_use_id": "t1" })
@@ -538,7 +538,7 @@ fn word() -> impl Strategy<Value = String> {
 proptest! {
     /// The event loop cannot continue after a record that it cannot parse.
     #[test]
-    fn whatever_a_hook_says_the_journal_can_be_read_again(
+    fn records_of_any_hook_can_be_decoded(
         hook in prop::sample::select(&["SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolBatch", "PostToolUse",
             "PostToolUseFailure", "Stop", "SubagentStart", "SubagentStop", "SessionEnd", "StopFailure", "Notification"][..]),
         words in prop::collection::vec(word(), 8),

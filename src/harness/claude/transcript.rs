@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ends_that_the_client_reported_are_read_in_a_prompt_and_in_a_line() {
+    fn task_ends_are_read_from_prompts_and_lines() {
         let prompt = "<task-notification>\n<task-id>b3196njlf</task-id>\n<status>failed</status>";
         let line =
             serde_json::json!({ "type": "attachment", "attachment": { "prompt": prompt } }).to_string();
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn the_context_is_what_the_model_was_given_last() {
+    fn context_is_the_last_usage_of_the_model() {
         let usage = |model: &str, tokens| Some(Usage { model: model.to_owned(), tokens });
         let (first, second) = (assistant("m", 100, 50), assistant("m", 10, 500));
         let (by_client, of_subagent) =

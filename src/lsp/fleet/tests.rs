@@ -171,7 +171,7 @@ fn short(event: &Event) -> String {
 }
 
 #[test]
-fn an_error_and_its_repair_are_said_once_whatever_happens_to_the_server() {
+fn error_and_fix_are_reported_once_across_restarts() {
     let mut lab = Lab::new();
     lab.write("s", "/w", "1");
     lab.find("/w", &["old"]);
@@ -286,7 +286,7 @@ fn commands_count_while_a_server_starts() {
 }
 
 #[test]
-fn a_file_that_is_changed_by_other_means_is_looked_at_after_the_next_call() {
+fn external_file_change_is_noticed_after_next_call() {
     let mut lab = Lab::new();
     lab.write("s", "/w", "1");
     lab.find("/w", &[]);
@@ -306,7 +306,7 @@ fn a_file_that_is_changed_by_other_means_is_looked_at_after_the_next_call() {
 }
 
 #[test]
-fn one_that_dies_is_started_again_three_times_later_each_time() {
+fn crashed_server_restarts_three_times_with_backoff() {
     let mut lab = Lab::new();
     lab.write("s", "/w", "1");
     for wait in [1, 4, 16] {
@@ -337,7 +337,7 @@ fn one_that_dies_is_started_again_three_times_later_each_time() {
 }
 
 #[test]
-fn one_that_is_not_there_or_never_answers_is_said_once() {
+fn missing_or_silent_server_is_reported_once() {
     let mut lab = Lab::new();
     lab.write("s", "/w", "1");
     let run = lab.running.pop().expect("one runs");
@@ -355,7 +355,7 @@ fn one_that_is_not_there_or_never_answers_is_said_once() {
 }
 
 #[test]
-fn runs_have_a_bound_and_an_unneeded_one_makes_room() {
+fn server_runs_are_bounded_and_idle_ones_evicted() {
     let mut lab = Lab::new();
     for number in 0..RUNS_MAX + 1 {
         lab.write("s", &format!("/w/{number}"), "1");
@@ -375,7 +375,7 @@ fn runs_have_a_bound_and_an_unneeded_one_makes_room() {
 }
 
 #[test]
-fn one_that_is_switched_off_is_stopped() {
+fn disabled_server_is_stopped() {
     let mut lab = Lab::new();
     lab.write("s", "/w", "1");
     lab.find("/w", &[]);
@@ -389,7 +389,7 @@ fn one_that_is_switched_off_is_stopped() {
 }
 
 #[test]
-fn nobody_is_lost_who_writes_while_a_server_stops() {
+fn write_during_server_stop_starts_a_new_run() {
     let mut lab = Lab { ..Lab::new() };
     lab.write("s", "/w", "1");
     lab.find("/w", &[]);
@@ -403,7 +403,7 @@ fn nobody_is_lost_who_writes_while_a_server_stops() {
 }
 
 #[test]
-fn the_end_of_a_stopped_run_leaves_the_next_run_of_its_place_alone() {
+fn late_run_end_does_not_stop_its_replacement() {
     let mut lab = Lab::new();
     lab.write("s", "/w", "1");
     lab.find("/w", &[]);

@@ -191,7 +191,7 @@ fn given_in(can: Can, story: &str) -> String {
 }
 
 #[test]
-fn what_is_found_is_given_once_the_server_is_quiet_about_the_newest_text() {
+fn findings_are_returned_once_server_is_quiet() {
     for (name, can, story, expected) in STORIES {
         assert_eq!(given_in(*can, story), *expected, "{name}");
     }
@@ -201,7 +201,7 @@ fn what_is_found_is_given_once_the_server_is_quiet_about_the_newest_text() {
 }
 
 #[test]
-fn what_is_written_before_it_has_begun_is_opened_then_in_its_newest_version() {
+fn writes_before_start_open_the_newest_version() {
     let mut lab = Lab::new();
     lab.step("write a");
     lab.step("write b");
@@ -217,7 +217,7 @@ fn what_is_written_before_it_has_begun_is_opened_then_in_its_newest_version() {
 }
 
 #[test]
-fn documents_are_closed_beyond_their_bound_the_oldest_first() {
+fn excess_documents_are_closed_oldest_first() {
     let mut lab = Lab::begun(Can::Little);
     for number in 0..DOCUMENTS_MAX + 3 {
         lab.server.write(&format!("/w/{number}").into(), "x".to_owned(), lab.now);
@@ -274,7 +274,7 @@ fn slow_start_that_reports_work_is_not_ended() {
 }
 
 #[test]
-fn what_makes_no_sense_changes_nothing() {
+fn invalid_server_messages_change_nothing() {
     let mut lab = Lab::begun(Can::Push);
     for (method, params) in [
         ("textDocument/publishDiagnostics", json!({})),

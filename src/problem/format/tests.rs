@@ -101,7 +101,7 @@ fn a_document_gives_its_problems() {
 }
 
 #[test]
-fn what_is_no_document_is_refused_with_its_place() {
+fn invalid_document_is_refused_with_its_place() {
     let many = "<!ENTITY a \"xxxxxxxxxx\">".repeat(10);
     for (format, text, expected) in [
         (
@@ -215,7 +215,7 @@ fn an_error_quotes_a_part_of_the_document() {
 }
 
 #[test]
-fn a_command_line_says_what_form_its_output_has() {
+fn command_line_determines_the_output_format() {
     for (words, expected) in [
         ("cargo check --message-format=json", Some(Format::CargoJson)),
         ("cargo check --message-format=json-diagnostic-rendered-ansi", Some(Format::CargoJson)),

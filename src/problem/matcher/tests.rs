@@ -157,7 +157,7 @@ fn a_command_line_names_its_matchers() {
 }
 
 #[test]
-fn what_is_wrong_with_a_file_is_said_with_its_place() {
+fn matcher_file_error_names_its_place() {
     let one = |pattern: &str| format!(r#"{{"problemMatcher": [{{"owner": "x", "pattern": [{pattern}]}}]}}"#);
     for (text, expected) in [
         ("{".to_owned(), "m.json: 1:1: EOF while parsing an object"),
@@ -189,7 +189,7 @@ fn a_project_file_gives_the_folder() {
 }
 
 #[test]
-fn every_shipped_regular_expression_is_quick_with_a_long_line() {
+fn shipped_expressions_match_long_lines_quickly() {
     let line = "src/a.rs:1:2: error: ".repeat(3_000);
     let found = Matchers::shipped().all().iter_mut().filter_map(|matcher| matcher.line(&line)).count();
     assert!(found > 0);

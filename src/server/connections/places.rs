@@ -243,7 +243,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn the_one_that_waits_longest_for_its_client_gives_its_place_up() {
+    async fn longest_waiting_connection_is_evicted() {
         let mut places = Places::new(4);
         let mut taken = Vec::new();
         for _ in 0..4 {
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_connection_that_was_answered_waits_from_then_on() {
+    async fn answered_connection_counts_as_waiting() {
         let mut places = Places::new(1);
         let place = places.take().await;
         let unanswered = place.waits().request();

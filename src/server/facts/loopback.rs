@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_port_accepts_while_somebody_listens_at_either_address() {
+    fn port_accepts_while_either_loopback_address_listens() {
         for address in ["127.0.0.1:0", "[::1]:0", "0.0.0.0:0"] {
             let Ok(listener) = TcpListener::bind(address) else { continue };
             let port = listener.local_addr().expect("bound").port();
@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn a_listener_whose_queue_is_full_is_unknown_and_holds_nobody_up() {
+    fn listener_with_full_backlog_gives_unknown_answer() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("bound");
         rustix::net::listen(&listener, 0).expect("a shorter queue");

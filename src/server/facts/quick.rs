@@ -102,7 +102,7 @@ mod tests {
     use crate::server::facts::tests::{machine, print_of};
 
     #[test]
-    fn what_is_known_or_small_is_answered_and_the_rest_is_left_out() {
+    fn quick_answers_only_cached_or_small_files() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("a");
         let machine = machine();
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn folders_and_commits_are_left_out_unless_the_answer_is_known() {
+    fn quick_leaves_out_uncached_folders_and_commits() {
         let folder = tempfile::tempdir().expect("a folder");
         let machine = machine();
         let quick = Quick::new(&machine);

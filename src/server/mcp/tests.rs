@@ -72,13 +72,13 @@ fn a_wrong_argument_of_notify_names_all_others() {
 }
 
 #[test]
-fn a_tool_that_is_not_there_is_answered_with_the_nearest() {
+fn unknown_tool_error_suggests_the_nearest_tool() {
     assert_eq!(tools::unknown("inbx"), "unknown tool `inbx`: did you mean `inbox`?");
     assert_eq!(tools::unknown("\u{1b}[31mfly"), "unknown tool `fly`");
 }
 
 #[test]
-fn a_question_is_answered_with_the_time_that_is_left() {
+fn asked_question_reply_states_the_remaining_time() {
     let expires_at = Timestamp::from_millis(20 * 60_000).to_string();
     let question = QuestionView { id: "q5f0c2e81b7a94d36".to_owned(), expires_at, ..QuestionView::default() };
     let asked = Asked { question, ..Asked::default() };

@@ -78,7 +78,7 @@ fn shown(status: &StatusView) -> BTreeMap<String, f64> {
 }
 
 #[test]
-fn what_the_status_says_is_shown_under_its_name() {
+fn status_values_appear_under_their_metric_names() {
     let shown = shown(&status(1));
     for (series, value) in [
         ("aside_build_info{version=\"0.1.0\"}", 1.0),
@@ -115,7 +115,7 @@ fn what_the_status_says_is_shown_under_its_name() {
 }
 
 #[test]
-fn many_subscribers_make_few_series_and_lose_no_count() {
+fn excess_subscribers_share_a_series_without_losing_counts() {
     let shown = shown(&status(SUBSCRIBERS_MAX + 150));
     let of = |name: &str| {
         let series = shown.iter().filter(|(series, _)| series.starts_with(name));

@@ -60,7 +60,7 @@ async fn ask(connection: &mut (impl AsyncReadExt + AsyncWriteExt + Unpin), path:
 }
 
 #[tokio::test]
-async fn clients_that_hold_more_connections_than_there_are_shut_nobody_out() {
+async fn connection_limit_evicts_the_longest_silent_connection() {
     let folder = tempfile::tempdir().expect("a folder");
     let router = Router::new().route("/", get(async || "here")).route("/body", post(async |_: Bytes| "all"));
     let (path, _serving) = serve(folder.path(), router);
@@ -87,7 +87,7 @@ async fn clients_that_hold_more_connections_than_there_are_shut_nobody_out() {
 }
 
 #[tokio::test]
-async fn an_answer_that_comes_before_the_body_can_be_read() {
+async fn early_answer_is_readable_after_sending_the_body() {
     let folder = tempfile::tempdir().expect("a folder");
     let Daemon { app, .. } = daemon();
     let router = router::router(app).merge(Router::new().route("/unread", post(async || "done")));
@@ -119,7 +119,7 @@ async fn an_answer_that_comes_before_the_body_can_be_read() {
 }
 
 #[tokio::test]
-async fn one_that_was_refused_with_a_body_gets_one_answer() {
+async fn refused_request_with_excess_body_gets_one_answer() {
     let folder = tempfile::tempdir().expect("a folder");
     let Daemon { app, .. } = daemon();
     let (path, _serving) = serve(folder.path(), router::router(app));

@@ -157,7 +157,7 @@ async fn events_are_filtered_and_listed_newest_first() {
 }
 
 #[tokio::test]
-async fn a_notification_tells_its_events_and_what_became_of_it() {
+async fn notification_view_shows_its_events_and_history() {
     let mut daemon = daemon_with_history();
     let shown = send_asked(&mut daemon, get("/v1/notifications/n1")).await.json();
     let expected = json!({
@@ -211,7 +211,7 @@ async fn a_session_that_is_over_keeps_its_messages() {
 }
 
 #[tokio::test]
-async fn an_event_is_known_with_its_times_when_the_projection_is_there() {
+async fn event_view_includes_projected_history_with_times() {
     let mut daemon = daemon_with_history();
     for path in ["/v1/events/e1", "/v1/events/e1?source=ci"] {
         let shown = send_asked(&mut daemon, get(path)).await.json();
@@ -245,7 +245,7 @@ async fn publish(daemon: &Daemon, count: usize) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_became_of_an_event_is_answered_when_the_projection_has_it() {
+async fn event_request_waits_for_its_projected_history() {
     let daemon = daemon();
     publish(&daemon, 1).await;
     let (app, progress) = (&daemon.app, daemon.app.projection.progress());
@@ -263,7 +263,7 @@ async fn what_became_of_an_event_is_answered_when_the_projection_has_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_event_that_left_nothing_is_unmatched_as_far_as_the_projection_tells() {
+async fn event_without_outcome_is_unmatched_once_projected() {
     let daemon = daemon_with_history();
     publish(&daemon, 8).await;
     let history = async |seq: u64| {
@@ -286,7 +286,7 @@ async fn an_event_that_left_nothing_is_unmatched_as_far_as_the_projection_tells(
 }
 
 #[tokio::test]
-async fn a_projection_that_is_behind_or_not_there_says_so() {
+async fn response_reports_a_lagging_or_missing_projection() {
     let mut daemon = daemon_with_history();
     for _ in 0..9 {
         send(&daemon.app, post("/v1/events", "application/json", r#"{"type":"a.b"}"#)).await;
@@ -308,7 +308,7 @@ async fn a_projection_that_is_behind_or_not_there_says_so() {
 }
 
 #[tokio::test]
-async fn a_rebuild_is_answered_when_the_old_file_is_gone() {
+async fn rebuild_request_waits_for_old_file_removal() {
     let mut daemon = daemon();
     let app = daemon.app.clone();
     let obeying = async {

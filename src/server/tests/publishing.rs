@@ -5,7 +5,7 @@ use engine::event::codec::{self, IdOrigin};
 use super::*;
 
 #[tokio::test]
-async fn one_event_is_published_once_and_its_repeat_is_answered_with_the_first_position() {
+async fn repeated_event_id_returns_the_first_position() {
     let Daemon { app, .. } = daemon();
     let event = r#"{"id":"e1","type":"tool.call.failure"}"#;
     let first = send(&app, post("/v1/events", "application/json", event)).await;
@@ -20,7 +20,7 @@ async fn one_event_is_published_once_and_its_repeat_is_answered_with_the_first_p
 }
 
 #[tokio::test]
-async fn bodies_that_cannot_be_published_get_one_error_and_store_nothing() {
+async fn invalid_body_gets_one_error_and_stores_nothing() {
     let publish = |body: &str| post("/v1/events", "application/json", body.to_owned());
     let large = format!(r#"{{"type":"a.b","payload":{{"a":"{}"}}}}"#, "x".repeat(1_000_000));
     check_refused([
@@ -51,7 +51,7 @@ async fn bodies_that_cannot_be_published_get_one_error_and_store_nothing() {
 }
 
 #[tokio::test]
-async fn each_event_of_an_array_has_its_own_verdict() {
+async fn array_body_gets_a_result_per_event() {
     let Daemon { app, .. } = daemon();
     let body = r#"[{"id":"1","type":"a.b"},{"type":"a.b","severity":"bad"},{"id":"1","type":"a.b"},7]"#;
     let reply = send(&app, post("/v1/events", "application/json", body)).await;
@@ -75,7 +75,7 @@ async fn each_event_of_an_array_has_its_own_verdict() {
 }
 
 #[tokio::test]
-async fn ndjson_of_any_length_is_published_and_summed_up() {
+async fn ndjson_body_of_any_length_gets_a_summary() {
     let Daemon { app, stop: _stop, .. } = daemon();
     let line = |number: usize| format!("{{\"id\":\"{number}\",\"type\":\"a.b\"}}\n");
     let body: String = (0..2_500).map(line).collect::<String>() + "\n{\"type\":\"a\"}\n" + line(3).trim_end();
@@ -93,7 +93,7 @@ async fn ndjson_of_any_length_is_published_and_summed_up() {
 }
 
 #[tokio::test]
-async fn a_streamed_body_is_acknowledged_while_it_is_sent() {
+async fn streamed_body_is_acknowledged_while_sending() {
     let Daemon { app, stop: _stop, .. } = daemon();
     let (sender, receiver) = mpsc::channel::<Result<Bytes, Infallible>>(4);
     let mut request =
@@ -137,7 +137,7 @@ async fn batches_end_sooner_while_an_exchange_waits() {
 }
 
 #[tokio::test]
-async fn a_body_without_an_end_does_not_keep_the_daemon_from_stopping() {
+async fn endless_body_does_not_delay_shutdown() {
     let Daemon { app, stop, .. } = daemon();
     let (sender, receiver) = mpsc::channel::<Result<Bytes, Infallible>>(1);
     let request =
@@ -191,7 +191,7 @@ async fn cloudevents_are_taken_in_all_three_modes() {
 }
 
 #[tokio::test]
-async fn a_body_of_several_batches_is_journaled_in_its_order_and_only_made_ids_are_marked() {
+async fn multi_batch_body_keeps_order_and_id_origins() {
     const LINES: u64 = 2_500;
     let Daemon { app, stop: _stop, .. } = daemon();
     let line = |number: u64| match number % 2 {

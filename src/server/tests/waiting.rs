@@ -6,7 +6,7 @@ use engine::transcript::Gauge;
 use super::*;
 
 #[tokio::test]
-async fn an_exchange_journals_what_it_observed_before_itself_and_shows_the_answer() {
+async fn exchange_journals_observed_events_before_itself() {
     let Daemon { app, .. } = daemon();
     let body = r#"{"point":"after_tool","carrier":"c1","observe":[{"type":"a.b"},{"type":"a.c"}]}"#;
     let request = || post("/v1/sessions/s1/exchange", "application/json", body);
@@ -24,7 +24,7 @@ async fn an_exchange_journals_what_it_observed_before_itself_and_shows_the_answe
 }
 
 #[tokio::test]
-async fn an_exchange_whose_client_is_gone_is_waited_for_by_nobody() {
+async fn disconnected_client_leaves_no_waiting_exchange() {
     let Daemon { app, .. } = daemon();
     let body = r#"{"point":"after_tool","carrier":"c1"}"#;
     let request = tokio::select! {
@@ -37,7 +37,7 @@ async fn an_exchange_whose_client_is_gone_is_waited_for_by_nobody() {
 }
 
 #[tokio::test]
-async fn events_are_streamed_from_where_the_client_was_and_then_as_they_come() {
+async fn event_stream_resumes_after_the_last_event_id() {
     let Daemon { app, stop, .. } = daemon();
     let publish = |event: &'static str| send(&app, post("/v1/events", "application/json", event));
     for event in [
@@ -67,7 +67,7 @@ async fn events_are_streamed_from_where_the_client_was_and_then_as_they_come() {
 }
 
 #[tokio::test]
-async fn a_client_that_was_beyond_the_end_is_given_what_is_published_next() {
+async fn event_stream_beyond_the_end_gets_new_events() {
     let Daemon { app, stop: _stop, .. } = daemon();
     let publish = |event: &'static str| send(&app, post("/v1/events", "application/json", event));
     publish(r#"{"id":"before","type":"a.b"}"#).await;
@@ -84,7 +84,7 @@ async fn a_client_that_was_beyond_the_end_is_given_what_is_published_next() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_long_poll_ends_when_something_is_pending_or_the_time_is_over() {
+async fn long_poll_ends_on_pending_or_timeout() {
     let mut daemon = daemon();
     daemon.pending = 3;
     let at_once = send_asked(&mut daemon, get("/v1/sessions/s1/wait")).await;
@@ -112,7 +112,7 @@ async fn a_long_poll_ends_when_something_is_pending_or_the_time_is_over() {
 }
 
 #[tokio::test]
-async fn a_stream_that_selects_nothing_of_a_long_journal_lets_others_work() {
+async fn sparse_event_stream_yields_to_other_tasks() {
     let Daemon { app, stop: _stop, .. } = daemon();
     let line = |number: usize| format!("{{\"id\":\"{number}\",\"type\":\"a.b\"}}\n");
     let body: String =
@@ -127,7 +127,7 @@ async fn a_stream_that_selects_nothing_of_a_long_journal_lets_others_work() {
 }
 
 #[tokio::test]
-async fn a_sessions_stream_begins_with_what_is_pending_and_follows_its_changes() {
+async fn session_stream_starts_with_pending_and_follows_changes() {
     let mut daemon = daemon();
     let app = daemon.app.clone();
     let response = tokio::select! {
@@ -149,7 +149,7 @@ fn waking(session: &str) -> Pending {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_long_poll_for_a_wake_sleeps_through_what_only_waits() {
+async fn wake_long_poll_ignores_non_waking_notifications() {
     let mut daemon = daemon();
     daemon.pending = 3;
     let registry = daemon.app.registry.clone();
@@ -172,7 +172,7 @@ async fn a_long_poll_for_a_wake_sleeps_through_what_only_waits() {
 }
 
 #[tokio::test]
-async fn of_two_monitors_the_newer_one_stays_and_goes_on_with_its_process() {
+async fn newer_follower_replaces_older_and_follows_continuations() {
     let mut daemon = daemon();
     let app = daemon.app.clone();
     let mut streams = Vec::new();
@@ -210,7 +210,7 @@ async fn of_two_monitors_the_newer_one_stays_and_goes_on_with_its_process() {
 }
 
 #[tokio::test]
-async fn what_the_user_decides_is_journaled_if_it_waits() {
+async fn user_decision_on_pending_notification_is_journaled() {
     let mut daemon = daemon();
     let app = daemon.app.clone();
     let list = send_asked(&mut daemon, get("/v1/inbox")).await;
@@ -226,7 +226,7 @@ async fn what_the_user_decides_is_journaled_if_it_waits() {
 }
 
 #[tokio::test]
-async fn a_status_line_says_what_waits_and_leaves_how_full_the_context_is() {
+async fn status_line_shows_pending_and_records_context_usage() {
     let mut daemon = daemon();
     let app = daemon.app.clone();
     daemon.pending = 2;
@@ -241,7 +241,7 @@ async fn a_status_line_says_what_waits_and_leaves_how_full_the_context_is() {
 }
 
 #[tokio::test]
-async fn a_hook_is_answered_with_its_stdout_or_with_silence() {
+async fn hook_is_answered_with_stdout_or_no_content() {
     let Daemon { app, .. } = daemon();
     let hook = |body: &'static str| post("/v1/hooks/claude", "application/json", body);
     let batch = r#"{"hook_event_name":"PostToolBatch","session_id":"s1","cwd":"/w","prompt_id":"p1","tool_calls":[{"tool_name":"Bash","tool_use_id":"t1"}]}"#;

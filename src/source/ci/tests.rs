@@ -86,7 +86,7 @@ async fn fold(mut follows: Follows, journal: Journal, plan: watch::Sender<Plan>,
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_plan_says_is_asked_when_it_is_due_and_nothing_else() {
+async fn ci_source_runs_only_planned_requests_on_time() {
     // The first tick comes at once, and returns the time.
     let began = tokio::time::interval(Duration::from_secs(1)).tick().await;
     let clock: Clock = Arc::new(move || {
@@ -142,7 +142,7 @@ fn script(text: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_program_that_takes_too_long_or_says_too_much_is_ended() {
+async fn program_is_ended_at_time_or_output_limit() {
     let within = Duration::from_secs(60);
     let output =
         run_within(shell(), script("printf ab; printf c >&2; exit 3"), within).await.expect("it ends");

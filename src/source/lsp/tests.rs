@@ -31,7 +31,7 @@ async fn why_a_process_is_no_server_is_said() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_process_that_ignores_the_end_of_its_stdin_is_killed_once_its_time_is_over() {
+async fn process_ignoring_closed_stdin_is_killed_on_timeout() {
     let (hear, mut heard) = mpsc::channel(1);
     let arguments = ["100".to_owned()];
     let mut tasks = JoinSet::new();

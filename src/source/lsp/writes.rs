@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_newest_are_kept_and_none_while_it_is_closed() {
+    async fn write_queue_keeps_newest_calls_only_while_open() {
         let writes = Writes::default();
         writes.add(|| panic!("nobody takes it"));
         writes.set_open(IsOpen::Yes);

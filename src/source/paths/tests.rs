@@ -33,7 +33,7 @@ fn look(search: &Search, before: &Seen, now: Timestamp) -> (Looked, usize) {
 const LATER: Timestamp = Timestamp::from_millis(1 << 43);
 
 #[test]
-fn only_what_can_hold_such_files_is_looked_into() {
+fn search_descends_only_into_matching_folders() {
     let root = tempdir().expect("a folder");
     for path in ["src/a/b", "src/target/x", "src/.git", "docs"] {
         fs::create_dir_all(root.path().join(path)).expect("made");
@@ -61,7 +61,7 @@ fn changes_in(search: &Search) -> impl FnMut(&dyn Fn()) -> Vec<Change> {
 }
 
 #[test]
-fn a_save_by_renaming_is_one_change_and_a_touch_is_none() {
+fn save_by_rename_counts_only_with_new_content() {
     let root = tempdir().expect("a folder");
     let (path, other) = (root.path().join("a.sql"), root.path().join(".a.sql.swp"));
     let search = search(root.path(), "*.sql");
@@ -136,7 +136,7 @@ fn links_to_folders_are_followed_at_fixed_depths() {
 }
 
 #[test]
-fn a_change_in_the_moment_of_a_look_is_seen_by_the_next_one() {
+fn change_during_look_is_found_by_next_look() {
     let root = tempdir().expect("a folder");
     let path = root.path().join("a.sql");
     let search = search(root.path(), "*.sql");
@@ -163,7 +163,7 @@ fn more_files_than_are_watched_are_said() {
 }
 
 #[tokio::test]
-async fn files_are_polled_where_the_system_does_not_report_changes() {
+async fn files_are_polled_without_change_notification_support() {
     let root = tempdir().expect("a folder");
     let (folders, who) = (Arc::new(Folders::default()), Arc::new(Notify::new()));
     let search = Arc::new(search(root.path(), "*"));

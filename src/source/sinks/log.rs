@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_log_is_for_its_user_alone_and_has_one_file_before_it() {
+    fn log_is_private_and_keeps_one_rotated_file() {
         let folder = tempfile::tempdir().expect("a folder");
         let (path, before) = (folder.path().join("notices.jsonl"), folder.path().join("notices.jsonl.1"));
         for number in 0..5 {
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_file_is_refused_at_once() {
+    fn log_write_refuses_non_regular_files() {
         let folder = tempfile::tempdir().expect("a folder");
         assert!(write(folder.path(), "x\n", 100).is_err());
         assert!(write(Path::new("/dev/null"), "x\n", 100).is_err());

@@ -66,7 +66,7 @@ fn server(answer: &'static str) -> (Url, JoinHandle<String>) {
 }
 
 #[tokio::test]
-async fn an_ntfy_server_gets_the_topic_and_says_its_id() {
+async fn ntfy_request_carries_topic_and_returns_id() {
     let folder = tempfile::tempdir().expect("a folder");
     let token = folder.path().join("token");
     write_secret(&token, "tk_secret\n");
@@ -124,7 +124,7 @@ async fn ntfy_replaces_what_has_the_same_sequence() {
 }
 
 #[tokio::test]
-async fn what_a_server_says_against_it_is_why_it_failed() {
+async fn ntfy_failure_states_its_reason() {
     let (url, taken) = server("HTTP/1.1 507 Full\r\ncontent-length: 11\r\n\r\nno room\nnow");
     assert_eq!(http::ntfy(&url, None, &notice()).await, failed("it answered 507 no room".to_owned()));
     taken.join().expect("it ended");

@@ -72,7 +72,7 @@ fn temporary() -> tempfile::TempDir {
 }
 
 #[tokio::test]
-async fn the_end_of_a_process_is_seen_and_one_that_is_gone_has_ended() {
+async fn exit_condition_accepts_ended_and_missing_processes() {
     let folder = temporary();
     let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().expect("it runs");
     let exit = open(&format!("exit {}", child.id()), folder.path()).await;
@@ -145,7 +145,7 @@ async fn answer_of_either_address_counts() {
 }
 
 #[tokio::test]
-async fn a_server_answers_with_the_status_that_is_waited_for() {
+async fn http_condition_waits_for_the_expected_status() {
     let folder = temporary();
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = listener.local_addr().expect("bound").port();
@@ -175,7 +175,7 @@ async fn a_server_answers_with_the_status_that_is_waited_for() {
 }
 
 #[tokio::test]
-async fn a_file_comes_into_a_folder_that_was_not_there_and_goes() {
+async fn file_condition_is_met_on_creation_and_removal() {
     let folder = temporary();
     let path = folder.path().join("dist/app.js");
     let there = open("file dist/app.js", folder.path()).await;
@@ -190,7 +190,7 @@ async fn a_file_comes_into_a_folder_that_was_not_there_and_goes() {
 }
 
 #[tokio::test]
-async fn a_change_is_one_of_the_content_also_by_an_atomic_save() {
+async fn change_condition_is_met_only_by_new_content() {
     let folder = temporary();
     let path = folder.path().join("a.rs");
     let made = open("change a.rs", folder.path()).await;
@@ -213,7 +213,7 @@ async fn a_change_is_one_of_the_content_also_by_an_atomic_save() {
 }
 
 #[tokio::test]
-async fn a_large_file_has_changed_if_only_the_seconds_of_its_time_differ() {
+async fn large_file_change_is_detected_by_mtime_seconds() {
     let folder = temporary();
     // It is sparse, so it needs no space.
     let file = fs::File::create(folder.path().join("big")).expect("made");
@@ -230,7 +230,7 @@ fn append(path: &Path, text: &str) {
 }
 
 #[tokio::test]
-async fn a_line_is_found_once_it_is_whole_and_not_what_stood_there_before() {
+async fn line_condition_matches_only_new_complete_lines() {
     let folder = temporary();
     let path = folder.path().join("dev.log");
     append(&path, "ERROR before\n");
@@ -267,7 +267,7 @@ async fn line_matches_as_a_terminal_shows_it() {
 }
 
 #[tokio::test]
-async fn lines_are_followed_over_a_rename_and_a_truncation() {
+async fn line_condition_follows_renames_and_truncations() {
     let folder = temporary();
     let (path, old) = (folder.path().join("dev.log"), folder.path().join("dev.log.1"));
     append(&path, "begin\n");
@@ -303,7 +303,7 @@ async fn lines_are_followed_over_a_rename_and_a_truncation() {
 }
 
 #[tokio::test]
-async fn a_file_below_a_file_does_not_exist_yet() {
+async fn path_below_a_file_counts_as_missing() {
     let folder = temporary();
     let out = folder.path().join("out");
     fs::write(&out, "").expect("written");
@@ -319,7 +319,7 @@ async fn a_file_below_a_file_does_not_exist_yet() {
 }
 
 #[tokio::test]
-async fn what_is_no_file_is_refused_and_nothing_waits_for_its_other_end() {
+async fn line_condition_refuses_a_fifo_without_blocking() {
     let folder = temporary();
     let fifo = folder.path().join("fifo");
     let made = Command::new("mkfifo").arg(&fifo).status().expect("it runs");
@@ -349,7 +349,7 @@ async fn failed_checks_count_only_in_a_row() {
 }
 
 #[tokio::test]
-async fn a_host_without_an_address_cannot_be_looked_at() {
+async fn port_condition_fails_for_an_unresolvable_host() {
     let folder = temporary();
     let error = look(&condition("port no-such-host.invalid:80", folder.path())).await;
     assert!(error.is_err());

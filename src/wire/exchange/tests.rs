@@ -73,7 +73,7 @@ fn step_is_a_text_or_a_whole_number() {
 }
 
 #[test]
-fn what_is_written_is_read_again() {
+fn written_exchange_reads_back_equal() {
     let compacted =
         Exchange { context: ContextChange::Compacted, carrier_effect: CarrierEffect::Cancel, ..minimal() };
     let unchanged = Exchange { context: ContextChange::Unchanged, ..minimal() };
@@ -84,7 +84,7 @@ fn what_is_written_is_read_again() {
 }
 
 #[test]
-fn observed_events_are_of_the_session_unless_they_say_otherwise() {
+fn observed_events_default_to_the_exchange_session() {
     let text = r#"{"point":"after_tool","carrier":"c1","observe":[{"type":"a.b"},{"type":"a.c","id":"own","workspace":"/w"}]}"#;
     let (exchange, observed) = parse_text(text).expect("valid");
     assert_eq!(exchange, minimal());
@@ -96,7 +96,7 @@ fn observed_events_are_of_the_session_unless_they_say_otherwise() {
 }
 
 #[test]
-fn bad_exchanges_are_refused_with_the_field_and_the_nearest_word() {
+fn invalid_exchange_error_names_field_and_suggestion() {
     let with = |rest: &str| format!(r#"{{"point":"after_tool","carrier":"c1",{rest}}}"#);
     for (text, expected) in [
         ("[]".to_owned(), "must be a JSON object, not an array"),
@@ -164,7 +164,7 @@ fn bad_exchanges_are_refused_with_the_field_and_the_nearest_word() {
 }
 
 #[test]
-fn an_object_in_an_exchange_is_no_array_and_has_no_unknown_field() {
+fn nested_exchange_objects_refuse_arrays_and_unknown_fields() {
     let with = |rest: &str| format!(r#"{{"point":"after_tool","carrier":"c1",{rest}}}"#);
     for (text, expected) in [
         (with(r#""budget":{"max_token":1}"#), "budget.max_token: unknown field; did you mean `max_tokens`?"),
@@ -183,7 +183,7 @@ fn an_object_in_an_exchange_is_no_array_and_has_no_unknown_field() {
 }
 
 #[test]
-fn an_answer_shows_what_is_released_and_nothing_when_there_is_nothing_to_do() {
+fn answer_shows_released_notifications_or_is_absent() {
     let mut answer = Answer { pending: 3, check_before_tool: true, ..Answer::default() };
     assert!(AnswerView::of(&answer, Some("what they are"), Some("x: y")).is_none());
     answer.directive = Some(Directive::Continue { reason: "ci failed".into() });

@@ -156,7 +156,7 @@ fn read_labels(text: &str) -> Result<BTreeMap<String, String>, String> {
 }
 
 #[test]
-fn what_the_format_forbids_is_found() {
+fn reader_rejects_invalid_openmetrics_text() {
     let good = "# HELP a_b Text.\n# TYPE a_b counter\n# UNIT a_b b\na_b_total{x=\"1\"} 1\na_b_total{x=\"\\\"\"} 2\n# EOF\n";
     assert_eq!(read(good).map(|page| page.samples.len()), Ok(2));
     for (from, to) in [

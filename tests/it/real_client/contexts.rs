@@ -21,7 +21,7 @@ const AGAIN: &str = "redelivered: true";
 
 #[test]
 #[ignore = "needs the client: scripts/real-client"]
-fn after_a_compaction_nothing_that_was_delivered_is_delivered_again() {
+fn compaction_redelivers_no_delivered_notification() {
     let summary = "<analysis>none</analysis><summary>The user said little.</summary>";
     let seat = Seat::taken(&["ready", "heard", summary], &["go"]);
     seat.next_request(1);
@@ -54,7 +54,7 @@ fn after_a_compaction_nothing_that_was_delivered_is_delivered_again() {
 
 #[test]
 #[ignore = "needs the client: scripts/real-client"]
-fn a_conversation_that_is_resumed_is_given_only_what_waits() {
+fn resumed_conversation_gets_only_pending_notifications() {
     let mut seat = Seat::taken(&[], &["go"]);
     seat.next_request(1);
     let session = seat.idle_session();
@@ -83,7 +83,7 @@ fn fail_for_the_subagent(home: &Home, words: &str) {
 
 #[test]
 #[ignore = "needs the client: scripts/real-client"]
-fn a_subagent_gets_what_is_for_it_and_the_rest_waits_for_its_parent() {
+fn subagent_gets_only_its_own_notifications() {
     let home = home();
     let _daemon = home.serve();
     let during: Arc<Home> = home.clone();

@@ -26,7 +26,7 @@ fn an_agent_that_repeats_itself_gets_one_notification() {
 
 #[test]
 #[ignore = "needs the client: scripts/real-client"]
-fn one_that_repeats_itself_with_failures_gets_one_and_another_when_it_has_done_so_twice_as_often() {
+fn repeated_failures_notify_once_and_again_after_doubling() {
     // A failure has a hook of its own, before that of its batch: its notification leaves with the
     // same call.
     assert_eq!(repeat("echo the same; exit 3"), [0, 0, 0, 1, 1, 1, 2]);
@@ -34,6 +34,6 @@ fn one_that_repeats_itself_with_failures_gets_one_and_another_when_it_has_done_s
 
 #[test]
 #[ignore = "needs the client: scripts/real-client"]
-fn one_whose_calls_give_something_else_each_time_gets_none() {
+fn calls_with_changing_results_get_no_notification() {
     assert_eq!(repeat("echo x >> log; wc -l < log"), [0; CALLS + 1]);
 }

@@ -21,7 +21,7 @@ use crate::support::daemon::eventually;
 
 #[test]
 #[ignore = "needs the client: scripts/real-client"]
-fn a_file_that_was_only_read_is_announced_once_for_each_change_and_a_touched_one_never() {
+fn content_change_of_read_file_is_delivered_once() {
     let home = home();
     let _daemon = home.serve();
     for name in ["a.txt", "d.txt"] {
@@ -48,7 +48,7 @@ fn a_file_that_was_only_read_is_announced_once_for_each_change_and_a_touched_one
 
 #[test]
 #[ignore = "needs the client: scripts/real-client"]
-fn a_change_of_an_edited_or_printed_file_is_announced_once_by_the_client_and_then_by_aside() {
+fn client_reports_first_change_and_aside_the_next() {
     for (name, begin) in [("b.txt", None), ("c.txt", Some("cat c.txt"))] {
         let home = home();
         let _daemon = home.serve();
@@ -78,7 +78,7 @@ fn a_change_of_an_edited_or_printed_file_is_announced_once_by_the_client_and_the
 
 #[test]
 #[ignore = "needs the client: scripts/real-client"]
-fn nothing_is_said_of_what_the_agent_does_itself() {
+fn own_changes_of_the_agent_deliver_nothing() {
     let home = home();
     let _daemon = home.serve();
     for name in ["a.txt", "b.txt", "e.txt"] {
@@ -109,7 +109,7 @@ fn nothing_is_said_of_what_the_agent_does_itself() {
 
 #[test]
 #[ignore = "needs the client: scripts/real-client"]
-fn a_subagents_edit_of_a_file_that_its_parent_has_read_is_said_once() {
+fn subagent_edit_of_parents_file_is_delivered_once() {
     let home = home();
     let _daemon = home.serve();
     put(&home, "a.txt", "one\ntwo\n");

@@ -125,7 +125,7 @@ fn pass(duration: Duration) {
 
 #[test]
 #[ignore = "needs language servers in PATH"]
-fn an_error_is_found_once_and_its_repair_once_and_nothing_is_stale() {
+fn error_and_its_repair_are_each_published_once() {
     assert!(PROJECTS.iter().any(Project::is_here), "none of the servers is in PATH");
     for project in PROJECTS.iter().filter(|project| project.is_here()) {
         let (home, name) = (project.home(), project.command.join(" "));

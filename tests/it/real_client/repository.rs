@@ -19,7 +19,7 @@ fn repository() -> Arc<Home> {
 
 #[test]
 #[ignore = "needs the client: scripts/real-client"]
-fn a_branch_that_the_user_switches_is_said_once_with_the_files_that_the_agent_read() {
+fn users_branch_switch_is_delivered_with_changed_files() {
     let home = repository();
     let _daemon = home.serve();
     let switched = home.clone();
@@ -38,7 +38,7 @@ fn a_branch_that_the_user_switches_is_said_once_with_the_files_that_the_agent_re
 
 #[test]
 #[ignore = "needs the client: scripts/real-client"]
-fn what_another_session_edits_and_switches_here_is_said_with_its_name_and_not_to_itself() {
+fn another_sessions_changes_are_delivered_with_its_name() {
     let home = repository();
     let _daemon = home.serve();
     let (edits, switches) = (home.clone(), home.clone());

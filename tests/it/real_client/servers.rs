@@ -179,7 +179,7 @@ impl Depot {
 
 #[test]
 #[ignore = "needs the client: scripts/real-client"]
-fn an_mcp_server_that_failed_at_its_start_is_said_once_by_the_client_or_by_aside() {
+fn failed_mcp_server_start_is_reported_exactly_once() {
     let home = home();
     let _daemon = home.serve();
     let depot = Depot::new(&home);
@@ -209,7 +209,7 @@ fn an_mcp_server_that_runs_is_no_news() {
 
 #[test]
 #[ignore = "needs the client: scripts/real-client"]
-fn an_mcp_server_whose_tools_went_and_came_is_left_to_the_client() {
+fn mcp_reconnect_is_reported_by_client_or_aside() {
     let home = home();
     let _daemon = home.serve();
     let depot = Depot::new(&home);

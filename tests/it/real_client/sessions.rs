@@ -19,7 +19,7 @@ const ARRIVES_WITHIN: Duration = Duration::from_secs(5);
 
 #[test]
 #[ignore = "needs the client: scripts/real-client"]
-fn what_is_published_after_the_client_was_killed_reaches_the_next_session() {
+fn event_after_client_kill_reaches_the_next_session() {
     let mut seat = Seat::taken(&[], &["go"]);
     seat.next_request(1);
     let first = seat.idle_session();
@@ -32,7 +32,7 @@ fn what_is_published_after_the_client_was_killed_reaches_the_next_session() {
 
 #[test]
 #[ignore = "needs the client: scripts/real-client"]
-fn what_is_critical_after_a_stopped_turn_arrives() {
+fn critical_event_after_stopped_turn_is_delivered() {
     let (hold, held) = mpsc::sync_channel::<()>(0);
     let held = Mutex::new(held);
     let endless = move || {
@@ -47,7 +47,7 @@ fn what_is_critical_after_a_stopped_turn_arrives() {
 
 #[test]
 #[ignore = "needs the client: scripts/real-client"]
-fn the_session_whose_first_hook_starts_the_daemon_is_woken() {
+fn session_starting_the_daemon_by_hook_is_woken() {
     let seat = Seat::taken_first();
     let is_up = || seat.home.try_ask("GET", "/healthz", "").is_ok();
     assert!(within(PATIENCE, is_up), "no daemon was started");

@@ -5,7 +5,7 @@ use super::{api::Turn, bash, count, fail, place, terminal::Seat};
 
 #[test]
 #[ignore = "needs the client: scripts/real-client"]
-fn what_was_delivered_is_one_line_for_the_user_and_nothing_of_it_reaches_the_model() {
+fn user_sees_delivery_sentence_and_model_does_not() {
     let seat = Seat::taken(&[], &["go"]);
     seat.next_request(1);
     let session = seat.idle_session();
@@ -20,7 +20,7 @@ fn what_was_delivered_is_one_line_for_the_user_and_nothing_of_it_reaches_the_mod
 
 #[test]
 #[ignore = "needs the client: scripts/real-client"]
-fn a_call_that_is_held_back_and_an_end_that_goes_on_say_why_in_their_first_line() {
+fn cancelled_call_and_continued_turn_show_their_reason() {
     let home = Seat::home_with_plugin();
     let (held, ended) = (home.clone(), home.clone());
     let turns = vec![
@@ -36,7 +36,7 @@ fn a_call_that_is_held_back_and_an_end_that_goes_on_say_why_in_their_first_line(
 
 #[test]
 #[ignore = "needs the client: scripts/real-client"]
-fn a_wake_is_a_sentence_and_the_status_line_says_what_waits() {
+fn wake_shows_sentence_and_status_line_shows_pending() {
     let seat = Seat::taken(&[], &["go"]);
     seat.next_request(1);
     if seat.can_be_woken {

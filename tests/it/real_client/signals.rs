@@ -237,7 +237,7 @@ const LOST: Says =
 
 #[test]
 #[ignore = "needs the client: scripts/real-client"]
-fn the_end_of_a_background_command_in_another_conversation() {
+fn background_task_end_in_other_conversation_is_delivered() {
     check(&Signal {
         row: 21,
         what: "the same, while its user was in another conversation",

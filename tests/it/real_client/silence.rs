@@ -184,7 +184,7 @@ fn failures(messages: &[Value]) -> Vec<&Value> {
 
 #[test]
 #[ignore = "needs the client: scripts/real-client"]
-fn of_sixty_calls_of_its_own_an_agent_gets_only_what_its_subagent_did() {
+fn sixty_own_calls_deliver_only_the_subagent_edit() {
     let home = home();
     let _daemon = home.serve();
     make_project(&home);
@@ -237,7 +237,7 @@ fn of_sixty_calls_of_its_own_an_agent_gets_only_what_its_subagent_did() {
 
 #[test]
 #[ignore = "needs the client: scripts/real-client"]
-fn a_session_of_a_hundred_calls_in_which_nothing_happens_is_the_same_without_aside() {
+fn quiet_session_is_identical_with_and_without_aside() {
     let home = settled_home();
     make_project(&home);
     let names = ["a.txt", "b.txt", "src/lib.rs", "Cargo.toml", "package.json"];

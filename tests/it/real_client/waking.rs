@@ -65,7 +65,7 @@ fn one_watcher(seat: &Seat) {
 
 #[test]
 #[ignore = "needs the client: scripts/real-client"]
-fn an_idle_session_is_woken_and_its_watcher_ends_with_the_client() {
+fn idle_session_wakes_and_follower_ends_with_client() {
     let seat = Seat::taken(&["waiting", "seen"], &["go"]);
     seat.next_request(1);
     one_watcher(&seat);
@@ -76,7 +76,7 @@ fn an_idle_session_is_woken_and_its_watcher_ends_with_the_client() {
 
 #[test]
 #[ignore = "needs the client: scripts/real-client"]
-fn what_waits_with_a_critical_one_reaches_the_model_whole() {
+fn pending_messages_reach_model_whole_with_critical_wake() {
     let seat = Seat::taken(&[], &["go"]);
     seat.next_request(1);
     one_watcher(&seat);
@@ -103,7 +103,7 @@ fn what_waits_with_a_critical_one_reaches_the_model_whole() {
 
 #[test]
 #[ignore = "needs the client: scripts/real-client"]
-fn the_queue_and_the_watcher_go_on_where_the_client_does() {
+fn queue_and_follower_survive_clear_branch_and_resume() {
     let seat = Seat::taken(&[], &["go"]);
     let wakes = usize::from(seat.can_be_woken);
     seat.next_request(1);
@@ -142,7 +142,7 @@ fn the_queue_and_the_watcher_go_on_where_the_client_does() {
 
 #[test]
 #[ignore = "needs the client: scripts/real-client"]
-fn a_client_without_a_monitor_is_woken_through_its_message_socket() {
+fn client_without_monitor_is_woken_through_message_socket() {
     let seat = Seat::taken_without_monitor(&[], &[]);
     let first = seat.idle_session();
     let wakes = usize::from(seat.can_be_woken);
@@ -161,7 +161,7 @@ const WAIT_TOKENS_MAX: u32 = 150;
 
 #[test]
 #[ignore = "needs the client: scripts/real-client"]
-fn an_agent_asks_once_and_is_woken_with_its_note() {
+fn watch_command_wakes_the_agent_once_with_note() {
     let command = format!("{} watch 'file built' --note 'marker_note'", env!("CARGO_BIN_EXE_aside"));
     let call = json!({ "command": command, "description": "Wait for the build" });
     asks_once("Bash", &call, |id, session| format!("watching {id} for {session}, until in 1h"));
@@ -169,7 +169,7 @@ fn an_agent_asks_once_and_is_woken_with_its_note() {
 
 #[test]
 #[ignore = "needs the client: scripts/real-client"]
-fn an_agent_asks_once_by_its_tool_and_is_woken_with_its_note() {
+fn watch_tool_wakes_the_agent_once_with_note() {
     let call = json!({ "conditions": ["file built"], "note": "marker_note" });
     asks_once(WATCH_TOOL, &call, |id, _| format!("watching {id}, 1h00m at most"));
 }

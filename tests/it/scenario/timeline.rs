@@ -421,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn an_exchange_takes_limits_acks_and_a_carrier_of_its_own() {
+    fn exchange_line_sets_limits_acks_and_default_carrier() {
         let scenario =
             parse("\n@9 exchange s1 turn_end max_tokens=40 ack=i1,last format=json turn=t1").expect("valid");
         let Some(Step { at: 9, action: Action::Exchange(exchange, acks) }) = scenario.steps.first() else {
@@ -454,7 +454,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_line_is_named_with_what_is_wrong() {
+    fn invalid_line_is_refused_with_number_and_cause() {
         for (text, part) in [
             ("for n=1\nend", "1: `for` is followed by"),
             ("for n=1..2\n@0 jump\nend", "2: `jump` is no action"),

@@ -467,7 +467,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_before_it_is_written_down_shows() {
+    fn unrecorded_answer_is_marked_in_the_transcript() {
         let mut transcript = Transcript::default();
         transcript.write(at(6), &answer(false));
         assert!(transcript.finish().starts_with("@6        UNRECORDED   9f3a"));

@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn files_that_import_each_other_are_found_however_they_name_each_other() {
+    fn import_cycle_is_found_for_any_path_form() {
         let parent = ("a.rs", "pub mod b; mod c; pub use self::b::B;");
         let two = "a: a circle of imports: `a::b` imports `C` of `a::c`, `a::c` imports `B` of `a::b`";
         for (b, c) in [
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_import_closes_no_circle() {
+    fn reexports_and_tests_close_no_import_cycle() {
         let files = [
             // A re-export, a scope of visibility, and tests.
             ("a.rs", "mod b; mod c; pub use self::b::B; #[cfg(test)] mod tests { use super::b::B; }"),

@@ -69,7 +69,7 @@ mod tests {
     use super::{super::tree::read_crates, *};
 
     #[test]
-    fn a_clients_word_is_found_outside_of_its_folder_and_not_in_tests() {
+    fn client_word_outside_its_folder_is_reported() {
         let files: BTreeMap<String, String> = [
             ("src/cli.rs", "a\nlet x = \"~/.vim/rc\";\n#[cfg(test)]\nmod tests {\nlet y = \"vim\";"),
             ("src/cli/up.rs", "fn is_neovim() {}\n/// As VimLeave does.\nconst A: &str = \"VIM_PID\";"),

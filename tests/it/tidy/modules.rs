@@ -177,7 +177,7 @@ pub(super) fn check_tree(files: &BTreeMap<String, String>) -> Vec<Finding> {
 }
 
 #[test]
-fn what_is_allowed_and_not_used_is_found() {
+fn unused_permission_in_module_table_is_reported() {
     let one = ("src/lsp.rs".to_owned(), "use crate::{event::Event, problem::Problem};".to_owned());
     let rules: Vec<String> = check_tree(&[one].into()).into_iter().map(|finding| finding.rule).collect();
     assert!(!rules.iter().any(|rule| rule.starts_with("`lsp`")), "{rules:?}");

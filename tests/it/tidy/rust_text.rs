@@ -222,13 +222,13 @@ mod tests {
     }
 
     #[test]
-    fn paths_inside_of_code_count_and_their_tails_do_not() {
+    fn paths_in_code_are_found_without_their_tails() {
         let text = "fn f() -> Vec<crate::ledger::Reason> { a::<T>::b(x.y, std::fs::read) }";
         assert_eq!(paths_of(text), ["1 crate::ledger::Reason", "1 a", "1 std::fs::read"]);
     }
 
     #[test]
-    fn what_is_in_literals_and_comments_is_no_code() {
+    fn literals_and_comments_contain_no_paths() {
         let text = r###"// use tokio::x;
 /* a::b /* c::d */ e::f */ let q = '"'; let s = "g::h \" i::j"; let l: &'static str = r#"k::"l"::m"#;
 let c = '\''; let b = b"n::o"; p::q"###;

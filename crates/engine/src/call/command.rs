@@ -356,7 +356,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_command_is_split_into_its_programs_words_and_outputs() {
+    fn a_command_splits_into_programs_words_and_outputs() {
         for (command, expected) in [
             ("cat a.rs", "cat a.rs"),
             ("cd x && cat 'a b' \"c\\\"d\" e\\ f|wc", "cd x / cat a b c\"d e f / wc"),
@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_to_be_harmless_may_write() {
+    fn commands_not_listed_as_harmless_may_write() {
         for command in [
             "sleep 3; echo mark",
             "cargo test -p cart 2>&1 | tail -5",
@@ -424,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_command_prints_is_named_in_full() {
+    fn printed_files_are_listed_with_absolute_paths() {
         for (command, expected) in [
             ("cat a.rs ../b.rs", "/w/a.rs /b.rs"),
             ("cd src; head -5 a.rs | wc -l", "/w/src/a.rs"),

@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_command_pushes_is_read_from_its_words() {
+    fn pushed_branches_are_parsed_from_command_words() {
         for (command, expected) in [
             ("git push", "/w .>."),
             ("git push -u origin HEAD", "/w .>."),
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn what_pushes_no_branch_is_none() {
+    fn dry_runs_deletions_and_tags_push_no_branch() {
         for command in [
             "git push --dry-run",
             "git push origin --delete fix",

@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn the_gaps_grow_with_the_age_of_the_push() {
+    fn poll_gaps_grow_with_the_push_age() {
         let (mut age, mut times) = (0, Vec::new());
         while age < FOLLOWED_FOR.as_secs() {
             age += gap(Duration::from_secs(age)).as_secs();
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn an_hour_has_so_many_calls_and_a_refusal_holds_all() {
+    fn hourly_cap_and_refusals_delay_all_calls() {
         let mut gate = Gate::default();
         for seconds in [10, 20, 30] {
             gate.note_call(at(seconds));

@@ -165,7 +165,7 @@ fn limited(wait_seconds: Option<u64>) -> Outcome {
 }
 
 #[test]
-fn a_push_is_asked_for_as_the_schedule_says_until_its_checks_have_ended() {
+fn pushes_are_polled_on_schedule_until_checks_end() {
     let mut world = World::new();
     world.run(HOUR, |_| panic!("nothing was pushed"));
     world.pushed(1);
@@ -201,7 +201,7 @@ fn a_check_that_fails_again_is_reported_again() {
 }
 
 #[test]
-fn an_end_within_the_first_minute_has_to_be_answered_twice() {
+fn an_early_end_needs_a_second_confirming_answer() {
     let mut world = World::new();
     world.pushed(1);
     // A status of a bot arrives before the first job.
@@ -213,7 +213,7 @@ fn an_end_within_the_first_minute_has_to_be_answered_twice() {
 }
 
 #[test]
-fn at_most_so_many_calls_are_made_for_one_push() {
+fn calls_per_push_are_bounded() {
     let mut world = World::new();
     world.pushed(1);
     world.run(10 * HOUR, |_| answer(0, &[], 2));
@@ -224,7 +224,7 @@ fn at_most_so_many_calls_are_made_for_one_push() {
 }
 
 #[test]
-fn a_limit_holds_all_calls_longer_each_time_and_for_as_long_as_it_says() {
+fn a_rate_limit_delays_all_calls_with_backoff() {
     let mut world = World::new();
     world.pushed(1);
     world.run(2 * HOUR, |now| match now {
@@ -238,7 +238,7 @@ fn a_limit_holds_all_calls_longer_each_time_and_for_as_long_as_it_says() {
 }
 
 #[test]
-fn what_keeps_its_login_to_itself_is_quiet_unless_somebody_wants_to_know() {
+fn a_follow_without_login_ends_quietly_unless_requested() {
     let refused = || Outcome::Unauthorised { message: "please run gh auth login".to_owned() };
     let denied = || Outcome::Limited { wait_seconds: None, is_certain: false };
     for (is_auto, severity) in [(true, Severity::Debug), (false, Severity::Info)] {
@@ -290,7 +290,7 @@ fn each_other_end_is_said_once() {
 }
 
 #[test]
-fn a_newer_push_of_the_branch_ends_the_older_follow_and_the_same_one_is_followed_once() {
+fn a_newer_push_supersedes_the_older_follow() {
     let mut world = World::new();
     world.pushed(1);
     world.run(15, |_| answer(0, &[], 1));
@@ -306,7 +306,7 @@ fn a_newer_push_of_the_branch_ends_the_older_follow_and_the_same_one_is_followed
 }
 
 #[test]
-fn a_pull_request_of_what_was_pushed_before_is_followed_too() {
+fn a_pull_request_opened_after_push_is_followed() {
     let mut world = World::new();
     world.pushed(1);
     world.run(100, |_| answer(1, &[], 0));
@@ -329,7 +329,7 @@ fn a_result_names_the_first_checks_that_failed() {
 }
 
 #[test]
-fn a_check_that_fails_no_longer_resolves_what_was_said_of_it() {
+fn a_passing_check_resolves_its_earlier_failure() {
     let mut world = World::new();
     world.pushed(1);
     world.run(300, |_| answer(1, &["unit", "lint"], 0));
@@ -358,7 +358,7 @@ fn a_check_that_fails_no_longer_resolves_what_was_said_of_it() {
 }
 
 #[test]
-fn a_command_of_another_loop_is_read_and_what_is_not_trusted_is_not() {
+fn push_commands_of_any_harness_start_a_follow() {
     let mut world = World::new();
     world.push(1, json!({ "tool_name": "sh", "command": "git -C sub push origin a:b" }));
     let follow = world.follows.open.values().next().expect("a follow");
@@ -385,7 +385,7 @@ fn a_command_of_another_loop_is_read_and_what_is_not_trusted_is_not() {
 }
 
 #[test]
-fn what_others_write_is_said_once_and_what_was_there_before_never() {
+fn new_remarks_are_reported_once_earlier_ones_never() {
     let remark = |number: u32, state: Option<&str>| Remark {
         id: format!("r{number}"),
         at: format!("2026-11-25T13:00:{number:02}Z"),
@@ -418,7 +418,7 @@ fn what_others_write_is_said_once_and_what_was_there_before_never() {
 }
 
 #[test]
-fn a_follow_goes_on_in_the_session_that_takes_the_place_of_its_own() {
+fn a_follow_moves_to_its_sessions_successor() {
     let mut world = World::new();
     world.pushed(1);
     let [first, second, parent] = ["s1", "s2", "s3"].map(SessionId::new);
@@ -552,7 +552,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn whatever_is_answered_the_budget_holds_and_each_push_ends_once(
+    fn call_budget_holds_and_each_push_ends_once(
         pushes in proptest::collection::vec((0..2_000_u64, any::<bool>()), 1..8),
         answers in proptest::collection::vec(said(), 1..12),
         per_hour in 5..80_u32,

@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_harness_with_too_many_sessions_evicts_its_own_idle_one_and_reports_it_once_an_hour() {
+    fn harness_over_its_limit_evicts_its_idle_session() {
         let mut all = sessions();
         open(&mut all, "client", "claude-code", 0);
         open(&mut all, "attached", "bot", 1);

@@ -78,7 +78,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_sessions_around_a_folder_are_those_that_it_concerns(
+        fn the_folder_index_finds_exactly_the_concerned_sessions(
             moves in prop::collection::vec((0..6_u8, prop::option::of("(/?[ab!0]{0,2}){0,4}/{0,2}")), 1..20),
             folder in "(/?[ab!0]{0,2}){0,4}/{0,2}",
         ) {

@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn the_second_harness_with_an_id_has_a_session_of_its_own() {
+    fn equal_ids_of_two_harnesses_name_two_sessions() {
         let mut all = sessions();
         assert_eq!(open(&mut all, "main", Some("a")), "main");
         assert_eq!(named(&all, "main", None), ["main"]);
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_that_looks_like_a_full_name_is_an_id() {
+    fn id_resembling_a_full_name_stays_an_id() {
         let mut all = sessions();
         assert_eq!(open(&mut all, "bot:1", Some("bot")), "bot:1");
         assert_eq!(open(&mut all, "1", Some("a")), "1");
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_of_an_unknown_harness_belongs_to_the_first_that_names_itself() {
+    fn first_named_harness_owns_a_session_without_harness() {
         let mut all = sessions();
         assert_eq!(open(&mut all, "main", None), "main");
         assert_eq!(open(&mut all, "main", Some("a")), "main");

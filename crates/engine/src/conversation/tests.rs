@@ -36,7 +36,7 @@ fn queue(all: &mut Sessions, session: &SessionId, notification: Arc<Notification
 }
 
 #[test]
-fn all_queues_together_hold_no_more_than_the_bound_and_the_least_important_goes() {
+fn the_total_queue_bound_evicts_lowest_priority_first() {
     const MAX: usize = 10_000;
     let mut settings = settings();
     settings.sessions.pending_max = u32::try_from(MAX).expect("small");

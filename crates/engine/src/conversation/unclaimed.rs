@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_of_the_least_important_in_a_full_scope_goes_and_is_counted() {
+    fn a_full_scope_evicts_oldest_of_lowest_priority() {
         let mut unclaimed = Unclaimed::default();
         assert_eq!(keep(&mut unclaimed, notification("first", Scope::All, Priority::Critical)), None);
         assert_eq!(keep(&mut unclaimed, notification("low", Scope::All, Priority::Low)), None);
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn in_all_scopes_together_there_are_no_more_than_the_bound() {
+    fn unclaimed_notifications_of_all_scopes_are_bounded() {
         let mut unclaimed = Unclaimed::default();
         for number in 0..=UNCLAIMED_MAX {
             let scope = Scope::Workspace(format!("/{}", number / (SCOPE_MAX / 2)).into());
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_confirmed_one_is_forgotten_beyond_the_bound() {
+    fn a_full_table_evicts_the_oldest_confirmed_id() {
         let mut unclaimed = Unclaimed::default();
         let id = |number: usize| NotificationId::new(&number.to_string());
         (0..=CONFIRMED_MAX).for_each(|number| unclaimed.note_confirmed(&id(number)));

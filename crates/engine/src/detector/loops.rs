@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_repeated_with_the_same_outcome_is_a_loop_and_nothing_else_is() {
+    fn repeated_calls_with_equal_outcomes_form_a_loop() {
         for (what, calls, expected) in [
             ("four equal calls", "a a a a", &[4][..]),
             ("three failing ones", "a! a! a!", &[3]),
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loop_is_found_again_when_its_repetitions_have_doubled() {
+    fn a_loop_is_reported_again_after_repetitions_double() {
         let equal = "a ".repeat(364);
         assert_eq!(Story::new().found(equal.trim_end()), [4, 8, 16, 32, 64, 128, 256]);
         let in_turn = "a b ".repeat(30);
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prompt_of_the_user_and_a_call_that_cannot_be_compared_end_it() {
+    fn prompts_and_incomparable_calls_end_a_loop() {
         let mut story = Story::new();
         story.found("a a a");
         story.event("s", TURN_STARTED, r#"{"started_by":"client"}"#);
@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn the_sessions_that_were_silent_for_longest_are_forgotten() {
+    fn a_full_table_evicts_the_longest_silent_session() {
         let mut story = Story::new();
         let payload = r#"{"tool_name":"a","args":"a","result":"ok"}"#;
         for number in 0..=SESSIONS_MAX {
@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_looked_for_when_it_is_switched_off() {
+    fn a_disabled_detector_finds_no_loop() {
         let mut story = Story::new();
         story.settings.enabled = false;
         assert!(story.found("a a a a a").is_empty());

@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn each_entry_describes_itself_in_a_sentence_and_has_a_payload_as_example() {
+    fn each_catalogue_entry_has_description_and_example() {
         for entry in types() {
             assert_eq!(Payload::check(entry.example.as_str()), Ok(()), "{}", entry.event_type);
             assert!(entry.example.as_str() != "{}", "{}", entry.event_type);

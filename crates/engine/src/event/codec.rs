@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_encoded_decodes_to_the_same() {
+    fn an_encoded_event_decodes_to_itself() {
         let mut body = Vec::new();
         encode(&example(), IdOrigin::Producer, &mut body);
         assert_eq!(decode(&body), Ok(example()));
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn who_gave_the_id_is_kept_beside_the_event() {
+    fn the_id_origin_is_encoded_beside_the_event() {
         for origin in [IdOrigin::Producer, IdOrigin::Daemon] {
             let mut body = Vec::new();
             encode(&example(), origin, &mut body);

@@ -322,7 +322,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_workspace_concerns_sessions_in_under_and_above_it() {
+    fn workspace_concerns_sessions_in_nested_or_parent_folders() {
         let scope = Scope::Workspace("/home/u/project".into());
         let session = SessionId::new("s1");
         for (folder, expected) in [

@@ -229,7 +229,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_star_is_one_segment_and_a_double_star_one_or_more() {
+    fn double_star_matches_one_or_more_segments() {
         let cases = [
             ("tool.call.failure", "tool.call.failure", true),
             ("tool.*.failure", "tool.call.failure", true),

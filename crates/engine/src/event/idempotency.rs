@@ -26,7 +26,7 @@ mod tests {
     use journal::time::Timestamp;
 
     #[test]
-    fn an_idempotency_key_depends_on_source_and_id_and_stays_the_same() {
+    fn an_idempotency_key_hashes_source_and_id() {
         let key = |source, id| {
             let event = EventRef {
                 id,

@@ -351,7 +351,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn escapes_and_invisible_characters_go_and_the_rest_stays() {
+    fn cleaning_strips_escapes_and_invisible_characters() {
         for (dirty, clean) in [
             ("plain, with \"quotes\"", "plain, with \"quotes\""),
             ("\u{1b}[31mred\u{1b}[0m", "red"),
@@ -366,13 +366,13 @@ mod tests {
     }
 
     #[test]
-    fn a_long_field_is_cut_with_a_mark_that_counts() {
+    fn a_cut_field_states_its_omitted_character_count() {
         let cut = clean_text(&"x".repeat(60_000)).into_owned();
         assert!(cut.ends_with("\u{2026} [+58000 chars]"), "{}", &cut[cut.len() - 40..]);
     }
 
     #[test]
-    fn payloads_that_are_not_objects_or_too_deep_are_refused() {
+    fn non_objects_and_too_deep_payloads_are_refused() {
         assert_eq!(Payload::check("[1]"), Err(PayloadError::NotAnObject("an array")));
         assert!(matches!(Payload::check("{\"a\":"), Err(PayloadError::Syntax(_))));
         let deep = |levels: usize| format!("{}{}", "{\"a\":".repeat(levels - 1) + "{", "}".repeat(levels));
@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn text_taken_from_json_is_judged_like_any_other() {
+    fn raw_and_text_payload_checks_agree() {
         let deep = |levels: usize| format!("{}1{}", "{\"a\":".repeat(levels), "}".repeat(levels));
         let digits = |count: usize| format!("{{\"n\":{}}}", "9".repeat(count));
         let cases = [

@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_go_first_then_long_texts_then_all_but_the_beginning() {
+    fn cutting_removes_rows_before_texts_before_structure() {
         let table = "fails[3]{tool,error}:\n  grep,a long sentence that says what happened\n  ls,b\n  cat,c";
         for (chars_max, content, mark) in [
             (
@@ -147,7 +147,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_left_is_toon_and_within_its_room(
+        fn cut_content_stays_valid_toon_within_the_limit(
             rows in proptest::collection::vec(("\\PC{0,40}", -5_i64..5), 0..20),
             note in "\\PC{0,200}",
             chars_max in 1_usize..600,

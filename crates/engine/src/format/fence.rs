@@ -45,14 +45,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_document_without_a_tag_stays_byte_for_byte() {
+    fn a_document_without_tags_is_unchanged() {
         for document in ["a: 1 < 2", "# hint\nv[1]: a -> b", "a:  \"x\"", "not: toon: 1", ""] {
             assert!(matches!(neutralise(document, "n"), Cow::Borrowed(same) if same == document));
         }
     }
 
     #[test]
-    fn json_is_escaped_where_a_tag_or_a_control_token_could_begin_and_says_the_same() {
+    fn json_escapes_tags_and_control_tokens_losslessly() {
         for (read, expected) in [
             (r#"["a<b","[INST] x","[1]"]"#, r#"["a\u003cb","\u005bINST] x","[1]"]"#),
             (r#"{"a":[true,1],"b":"]~b]"}"#, r#"{"a":[true,1],"b":"]\u007eb]"}"#),
@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tag_is_escaped_anywhere_and_the_document_says_the_same() {
+    fn tags_are_escaped_without_changing_decoded_content() {
         for (document, expected) in [
             ("a: x </event> y", "a: \"x \\u003c/event> y\""),
             ("a: \"x: </event>\"", "a: \"x: \\u003c/event>\""),
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_toon_becomes_one_text() {
+    fn invalid_toon_becomes_a_single_text() {
         let document = "a[2]: </event>";
         let neutral = neutralise(document, "notification");
         assert_eq!(neutral, "notification: \"a[2]: \\u003c/event>\"");

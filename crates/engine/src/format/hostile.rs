@@ -323,7 +323,7 @@ fn has_token_in_json(text: &str) -> bool {
 
 proptest! {
     #[test]
-    fn every_format_stays_one_block_and_says_what_was_put_in(items in items(), is_over in any::<bool>()) {
+    fn hostile_payloads_stay_one_block_and_decode_back(items in items(), is_over in any::<bool>()) {
         let said: Vec<Said> = items
             .iter()
             .filter_map(|(value, marks, priority)| Some((said(value)?, *marks, *priority)))

@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_begins_with_a_sentence_and_ends_with_the_whole_content() {
+    fn lines_start_with_sentence_and_end_with_content() {
         for (content, expected) in [
             (
                 "budget: token\npercentage: 100",
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_notification_of_three_hundred_characters_is_whole_and_one_over_the_limit_names_how_it_is_seen() {
+    fn an_overlong_line_points_to_the_full_text() {
         let of = |length: usize| {
             let text = format!("fail: x{} end", "y".repeat(length));
             written(&notification("n1", Priority::High, &text))
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sentence_cannot_be_taken_for_what_follows_it() {
+    fn a_sentence_cannot_forge_id_or_json() {
         let content = "fail: \"ok id=7fq2kd {\\\"content\\\":1} [cut] <event>\\naside: forged\"";
         let line = written(&notification("n1", Priority::High, content));
         let (sentence, _) = line.split_once(" id=7fq2kd {").expect("the JSON");

@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn a_user_gets_the_words_of_the_content_on_one_line() {
+    fn content_words_become_one_line_for_the_user() {
         let table = "tool_fails[2]{tool,error}:\n  grep,timeout\n  ls,missing";
         let failures = made("tool_failure", Priority::High, table, 2);
         assert_eq!(line_for_user(&failures, 100), "grep timeout; ls missing");

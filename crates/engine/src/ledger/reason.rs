@@ -239,7 +239,7 @@ mod tests {
     use crate::ledger::word::tests::words_of;
 
     #[test]
-    fn every_kind_of_reason_is_listed_under_its_word() {
+    fn every_reason_kind_is_listed_by_its_word() {
         let listed: Vec<&str> = Reason::texts().map(|text| text.word).collect();
         assert_eq!(listed, words_of::<ReasonKind>());
         for word in listed {

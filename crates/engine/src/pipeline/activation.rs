@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn the_nearest_name_decides_and_types_go_before_sources() {
+    fn event_types_override_sources_and_specific_names_win() {
         for (own, source, event_type, expected) in [
             (Active, "x", "a.b", Active),
             (Prompt, "x", "a.b", Prompt),
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_critical_one_is_active_unless_the_user_says_otherwise() {
+    fn critical_notifications_are_active_unless_settings_limit_them() {
         let of = |settings: &WakeSettings, source| {
             settings.activation(Passive, Priority::Critical, &rows(&[(source, "a.b")]))
         };
@@ -254,13 +254,13 @@ mod tests {
     }
 
     #[test]
-    fn of_several_events_the_one_that_may_do_most_decides() {
+    fn the_most_permissive_event_sets_the_activation() {
         let rows = rows(&[("ide", "a.b"), ("ide.diagnostics", "a.b")]);
         assert_eq!(settings().activation(Active, Priority::Low, &rows), Prompt);
     }
 
     #[test]
-    fn an_untrusted_source_is_never_critical_unless_the_user_trusts_it() {
+    fn untrusted_sources_lose_critical_priority() {
         let lowered = |source| {
             settings().lowered(Priority::Critical, InjectionPoint::Immediate, &rows(&[(source, "a.b")]))
         };
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_believed_by_the_way_it_came_unless_the_user_names_it() {
+    fn provenance_decides_trust_unless_settings_name_the_source() {
         use Provenance::{Agent, Harness, Local, Own, Quoted, Remote};
         for (source, provenance, is_trusted) in [
             ("cli", Agent, false),

@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_closes_at_its_deadline_and_a_late_caller_gets_it_as_of_then() {
+    fn late_poll_closes_a_batch_at_its_deadline() {
         let mut case = Case::new(10, BatchMode::Window);
         assert_eq!(case.push(&Scope::All, "", 1, 100), None);
         assert_eq!(case.push(&Scope::All, "", 2, 1_500), None);
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_batch_closes_at_once_and_the_next_row_opens_another() {
+    fn a_full_batch_closes_at_once() {
         let mut case = Case::new(2, BatchMode::Window);
         assert_eq!(case.push(&Scope::All, "", 1, 0), None);
         assert_eq!(case.push(&Scope::All, "", 2, 10), Some((10, vec![(1, 1), (2, 1)])));
@@ -398,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn debounce_waits_for_quiet_but_not_longer_than_max_wait() {
+    fn debounce_waits_for_quiet_up_to_max_wait() {
         let mut case = Case::new(100, BatchMode::Debounce { max_wait: Duration::from_millis(5_000) });
         for (seq, ms, ends_at) in [(1, 0, 2_000), (2, 1_500, 3_500), (3, 3_400, 5_000), (4, 4_900, 5_000)] {
             assert_eq!(case.push(&Scope::All, "", seq, ms), None);
@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn a_repeat_counts_on_its_row_and_restarts_a_debounced_window() {
+    fn a_repeat_counts_and_restarts_the_debounce_window() {
         let mut case = Case::new(100, BatchMode::Debounce { max_wait: Duration::from_millis(5_000) });
         case.push(&Scope::All, "a", 1, 0);
         case.push(&Scope::All, "b", 2, 100);
@@ -424,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_and_scopes_never_mix_and_close_in_order() {
+    fn groups_and_scopes_have_separate_batches() {
         let mut case = Case::new(10, BatchMode::Window);
         let (one, other) = (session("s1"), session("s2"));
         for (seq, scope, group, ms) in
@@ -439,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn closing_takes_what_is_wanted_and_leaves_the_rest() {
+    fn closing_a_scope_leaves_other_batches_open() {
         let mut case = Case::new(10, BatchMode::Window);
         let (one, other) = (session("s1"), session("s2"));
         case.push(&one, "b", 1, 0);
@@ -452,7 +452,7 @@ mod tests {
     }
 
     #[test]
-    fn too_many_open_batches_close_the_one_that_ends_soonest() {
+    fn too_many_batches_close_the_earliest_due_batch() {
         let mut case = Case::new(10, BatchMode::Window);
         for id in 0..BATCHES_OPEN_MAX {
             let seq = u64::try_from(id).expect("small");
@@ -464,7 +464,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_is_as_severe_as_its_worst_row_and_counts_repeats() {
+    fn a_batch_takes_worst_severity_and_counts_repeats() {
         let rows = vec![row(1, Severity::Warning), row(2, Severity::Error), row(3, Severity::Info)];
         let mut batch = Batch { scope: Scope::All, rows, closed_at: at(0) };
         batch.rows[0].repeats = 4;

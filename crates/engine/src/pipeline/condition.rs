@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn conditions_see_every_field_and_whatever_is_below_the_payload() {
+    fn conditions_read_every_field_and_nested_payload_values() {
         for (source, expected) in [
             ("payload.percentage >= 80 and payload.budget_type == \"token\"", true),
             ("payload.percentage > 81", false),
@@ -397,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_is_no_condition_is_refused_with_its_place() {
+    fn an_invalid_condition_is_refused_with_its_position() {
         for (source, range, part) in [
             ("payload.x >", Some(10..11), "unexpected end"),
             ("payload.x = 1", Some(10..11), "`=` is not an operator here"),
@@ -431,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_evaluated_is_a_failure_with_a_message() {
+    fn an_evaluation_error_is_reported_with_a_message() {
         for (source, part) in [
             ("payload.user + 1", "invalid operation"),
             ("payload.budget_type > 3", "invalid operation: a string and a number have no order"),

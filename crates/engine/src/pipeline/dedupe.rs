@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn the_window_counts_from_the_first_event_and_then_the_key_is_new() {
+    fn the_dedupe_window_starts_with_the_first_event() {
         let mut dedupe = Dedupe::default();
         for (seq, at, expected) in [
             (1, 0, Verdict::First),
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_that_is_renewed_counts_from_there_and_the_one_before_it_says_nothing() {
+    fn a_renewed_window_replaces_the_previous_window() {
         let mut dedupe = Dedupe::default();
         assert_eq!(ask(&mut dedupe, "a", 1, 0), Verdict::First);
         assert_eq!(ask(&mut dedupe, "b", 2, 1_000), Verdict::First);
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_table_forgets_the_key_that_ends_soonest() {
+    fn a_full_table_evicts_the_key_ending_soonest() {
         let mut dedupe = Dedupe::default();
         let full = u64::try_from(DEDUPE_KEYS_MAX).expect("small");
         for seq in 0..=full {
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_that_is_shorter_than_those_before_it_ends_before_them() {
+    fn a_shorter_window_ends_before_earlier_longer_windows() {
         let mut dedupe = Dedupe::default();
         for seq in 0..4 {
             ask(&mut dedupe, &format!("k{seq}"), seq, seq);
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_ended_takes_no_memory_after_the_next_question() {
+    fn ended_windows_are_freed_at_the_next_check() {
         let mut dedupe = Dedupe::default();
         for seq in 0..100 {
             ask(&mut dedupe, &format!("k{seq}"), seq, 0);
@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_are_compared_with_their_kinds_and_payloads_without_them_as_a_whole() {
+    fn dedupe_keys_distinguish_field_types() {
         let fields = ["type", "payload.a", "payload.b.c"]
             .map(|path| crate::event::FieldPath::parse(path).expect("a path"));
         let rule = DedupeRule { key: fields.to_vec(), window: WINDOW, keep: Keep::First };
@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_made_by_the_producer_or_by_an_escalation_is_its_own() {
+    fn producer_keys_scopes_and_weights_stay_distinct() {
         let field = crate::event::FieldPath::parse("type").expect("valid path");
         let rule = DedupeRule { key: vec![field], window: WINDOW, keep: Keep::First };
         let mut writer = KeyWriter::default();

@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_add_up_and_are_taken_once_and_by_their_own_scope() {
+    fn deferred_counts_accumulate_and_leave_once_per_scope() {
         let mut deferred = DeferredByScope::default();
         let now = Timestamp::from_millis(1);
         deferred.add(&scope(1), DeferredCounts { repeats: 2, suppressed: 0 }, now);

@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_is_reported_once_and_again_only_after_success_and_a_pause() {
+    fn a_failure_is_reported_again_only_after_success() {
         let mut failures = Failures::default();
         let mut ask = |line, ms, succeeds| {
             let is_reported = failures.should_report(&failure(line), Timestamp::from_millis(ms));
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn success_of_one_part_is_not_success_of_another() {
+    fn success_of_another_part_clears_no_failure() {
         let mut failures = Failures::default();
         assert!(failures.should_report(&failure(1), Timestamp::from_millis(0)));
         failures.succeeded(&FailedPart::Condition);

@@ -179,7 +179,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_closed_or_ended_is_named_with_its_line() {
+    fn unclosed_tags_and_blocks_are_reported_with_position() {
         for (source, at, part) in [
             ("a: {{ now }", 3, "`{{` without its `}}`"),
             ("a: {{ now\nb: {{ count }}", 3, "`{{` without its `}}`"),

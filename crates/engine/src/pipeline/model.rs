@@ -101,7 +101,7 @@ prop_compose! {
 
 proptest! {
     #[test]
-    fn it_does_what_the_readable_one_does_and_accounts_for_every_event(rule in rules(), steps in steps()) {
+    fn pipeline_matches_the_model_and_ends_every_event(rule in rules(), steps in steps()) {
         let (mut pipeline, mut model) = (Pipeline::new(Arc::new(rule)), Model::default());
         let (templates, mut ms, mut seen) = (Templates::new(), 0, Vec::new());
         let rule = Arc::clone(pipeline.rule());
@@ -140,7 +140,7 @@ proptest! {
     }
 
     #[test]
-    fn a_timer_that_is_late_or_never_comes_changes_nothing(rule in rules(), steps in steps()) {
+    fn a_late_or_missing_timer_changes_nothing(rule in rules(), steps in steps()) {
         let rule = Arc::new(rule);
         let run = |is_punctual: bool| {
             let mut pipeline = Pipeline::new(Arc::clone(&rule));

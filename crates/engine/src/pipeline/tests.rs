@@ -17,7 +17,7 @@ use crate::{
 };
 
 #[test]
-fn one_event_alone_is_delivered_when_its_window_closes() {
+fn a_single_event_is_delivered_at_window_end() {
     let mut run = Run::new(rule());
     run.event(1, 100, "");
     assert_eq!(run.outcomes(), [waits(1)]);
@@ -82,7 +82,7 @@ fn three_equal_events_are_one_row() {
 }
 
 #[test]
-fn a_repeat_of_a_row_that_left_is_counted_in_the_next_notification() {
+fn repeats_after_delivery_count_in_the_next_notification() {
     let mut run = Run::new(rule());
     run.event(1, 0, r#""tool":"grep""#);
     run.advance(2_000);
@@ -98,7 +98,7 @@ fn a_repeat_of_a_row_that_left_is_counted_in_the_next_notification() {
 }
 
 #[test]
-fn a_notification_covers_repeats_and_what_is_only_counted() {
+fn raw_bytes_cover_repeats_and_deferred_counts() {
     let row = |seq, payload, repeats| Row { seq: Seq(seq), event: event(payload), repeats };
     let rows = [row(1, r#""tool":"grep""#, 3), row(2, r#""tool":"a""#, 1)];
     assert_eq!(raw_bytes(&rows, DeferredCounts::default()), 3 * 15 + 12);
@@ -118,7 +118,7 @@ fn the_renderer_is_given_rows_and_both_counts() {
 }
 
 #[test]
-fn twelve_different_events_of_one_window_are_ten_and_two() {
+fn twelve_events_form_batches_of_ten_and_two() {
     let mut run = Run::new(rule());
     for seq in 1..=12 {
         run.event(seq, 0, &format!(r#""tool":"t{seq}""#));
@@ -130,7 +130,7 @@ fn twelve_different_events_of_one_window_are_ten_and_two() {
 }
 
 #[test]
-fn debounce_restarts_with_every_event_and_max_wait_ends_it() {
+fn debounce_restarts_until_max_wait_ends_the_batch() {
     let mut rule = rule();
     rule.batching.mode = BatchMode::Debounce { max_wait: Duration::from_millis(4_000) };
     let mut run = Run::new(rule);
@@ -177,7 +177,7 @@ fn groups_and_scopes_are_kept_apart() {
 }
 
 #[test]
-fn what_is_filtered_out_says_by_what() {
+fn filtered_events_name_their_filter() {
     let mut rule = rule();
     rule.sources = vec!["tool_executor".into()];
     rule.condition = Some(Condition::compile("payload.n + 1 > 2").expect("an expression"));
@@ -209,7 +209,7 @@ fn what_is_filtered_out_says_by_what() {
 }
 
 #[test]
-fn an_event_that_escalates_is_delivered_at_once_and_once() {
+fn escalation_delivers_an_event_immediately_and_once() {
     let mut rule = rule();
     rule.output.escalate_at = Some(Severity::Error);
     rule.rate = Some(Rate { count: NonZeroU32::MIN, per: Duration::from_secs(60) });
@@ -248,7 +248,7 @@ fn a_critical_subscriber_waits_for_no_batch() {
 }
 
 #[test]
-fn what_is_not_trusted_waits_for_a_batch_whatever_its_subscriber_is() {
+fn untrusted_events_are_batched_even_for_critical_subscribers() {
     let mut rule = rule();
     rule.output.priority = Priority::Critical;
     rule.output.inject_at = InjectionPoint::Immediate;
@@ -263,7 +263,7 @@ fn what_is_not_trusted_waits_for_a_batch_whatever_its_subscriber_is() {
 }
 
 #[test]
-fn what_is_over_the_rate_is_counted_in_the_next_notification_of_its_scope() {
+fn rate_limited_events_count_in_the_next_notification() {
     let mut rule = rule();
     rule.rate = Some(Rate { count: NonZeroU32::MIN, per: Duration::from_secs(10) });
     let mut run = Run::new(rule);
@@ -295,7 +295,7 @@ fn what_is_over_the_rate_is_counted_in_the_next_notification_of_its_scope() {
 }
 
 #[test]
-fn an_event_with_its_own_key_is_no_repeat_where_nothing_is_deduplicated() {
+fn producer_keys_are_ignored_without_dedupe() {
     let mut rule = rule();
     rule.dedupe = None;
     let mut run = Run::new(rule);
@@ -318,7 +318,7 @@ fn an_events_own_key_goes_before_the_rules() {
 }
 
 #[test]
-fn an_exchange_closes_what_it_can_take_and_shutdown_everything() {
+fn an_exchange_closes_matching_batches_shutdown_closes_all() {
     let mut run = Run::new(rule());
     let (one, other) = (session("s1"), session("s2"));
     run.scoped(1, 0, "", &one);
@@ -333,7 +333,7 @@ fn an_exchange_closes_what_it_can_take_and_shutdown_everything() {
 }
 
 #[test]
-fn a_template_that_fails_loses_nothing_and_is_reported_once() {
+fn failing_template_loses_no_event_and_reports_once() {
     let mut rule = rule();
     rule.output.layout = Layout::Template("missing".into());
     rule.batching.window = Duration::ZERO;
@@ -355,7 +355,7 @@ fn a_template_that_fails_loses_nothing_and_is_reported_once() {
 }
 
 #[test]
-fn new_rules_lose_neither_rows_nor_counts_nor_windows() {
+fn new_rules_preserve_rows_counts_and_windows() {
     let mut run = Run::new(rule());
     run.event(1, 0, r#""tool":"a""#);
     run.advance(2_000);
@@ -397,7 +397,7 @@ fn a_key_of_other_fields_makes_events_new() {
 }
 
 #[test]
-fn ids_depend_on_the_subscriber_and_its_events_alone() {
+fn notification_ids_depend_on_subscriber_and_events() {
     let (one, mut other) = (rule(), rule());
     other.id = SubscriberId::new("other");
     let id = notification_id(&one, &[Seq(1), Seq(2)], "e1");

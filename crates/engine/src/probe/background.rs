@@ -150,7 +150,7 @@ mod tests {
     const LOST: &str = "stopped handle=b1 command=cargo test -p cart reported=false";
 
     #[test]
-    fn an_end_that_the_client_lost_is_said_once_after_its_grace() {
+    fn lost_command_end_is_reported_once_after_grace() {
         let mut world = world();
         end_turn(&mut world, "[\"b1\",\"b2\"]");
         world.wait(GRACE);
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_that_names_nothing_ends_nothing_and_what_is_known_is_bounded() {
+    fn a_turn_without_running_list_ends_no_command() {
         let mut world = world();
         world.tell("s", "agent.turn.end", "{}");
         world.wait(GRACE);

@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn each_threshold_is_said_once_until_there_is_room() {
+    fn each_threshold_is_reported_once_until_context_shrinks() {
         let mut world = World::with_transcript();
         world.gauge = Some(Gauge { used_percent: 0, size: Some(200_000) });
         let said: Vec<_> =
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_said_before_the_limit_is_known_and_others_learn_it() {
+    fn an_unknown_limit_prevents_threshold_reports() {
         let mut world = World::with_transcript();
         assert_eq!(look(&mut world, "s", "190000"), [""; 0]);
         assert_eq!(look(&mut world, "s", "x 160000"), [""; 0], "it is compacted");
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_context_has_room_and_one_of_which_only_a_share_is_known_is_said_too() {
+    fn a_new_context_resets_a_reported_threshold() {
         let mut world = World::new();
         world.gauge = Some(Gauge { used_percent: 85, size: None });
         assert_eq!(world.prompt("s"), ["warning budget_type=context percentage=85"]);

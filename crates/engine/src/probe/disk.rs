@@ -157,7 +157,7 @@ mod tests {
     const GIB: u64 = 1 << 30;
 
     #[test]
-    fn a_disk_that_fills_up_is_said_once_a_level_and_once_when_there_is_room() {
+    fn each_disk_level_is_reported_once_until_recovery() {
         let mut world = World::new();
         let found: Vec<Vec<String>> = [100, 3, 1, 1, 2, 0, 2, 100, 1]
             .into_iter()
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_small_disk_is_measured_by_its_size_and_a_share_is_one() {
+    fn small_disks_use_a_limit_by_their_size() {
         let (small, below) = (|free| Space { free, total: 64 << 20, device: 1 }, Below::Bytes(BELOW_BYTES));
         assert_eq!(level(&small(60 << 20), below), None);
         assert_eq!(level(&small(6 << 20), below), Some(Level::Low));

@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_a_call_found_gone_is_said_to_be_back_once() {
+    fn a_reconnected_server_is_reported_once() {
         let mut world = world();
         logs(&mut world, "depot", "up");
         go_on(&mut world);
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_client_says_or_the_agent_sees_is_not_said() {
+    fn reconnections_visible_to_the_agent_are_not_reported() {
         type Happens = fn(&mut World);
         let rows: [(&str, Happens); 6] = [
             ("its tools are gone, so it says that they are back", |world| {
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_failed_at_its_start_is_said_once_and_so_is_its_connection() {
+    fn a_server_failed_at_start_is_reported_once() {
         let mut world = world();
         logs(&mut world, "my-depot", "down");
         logs(&mut world, "store", "up");
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_at_the_start_that_the_client_logs_late_is_said_after_any_number_of_quick_calls() {
+    fn a_late_logged_start_failure_is_still_reported() {
         for calls in [2, 3, 12] {
             let mut world = world();
             for _ in 0..calls {
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn the_start_is_checked_twice_and_with_a_prompt_too() {
+    fn server_logs_are_checked_twice_at_session_start() {
         let mut world = world();
         go_on(&mut world);
         go_on(&mut world);
@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn the_state_of_an_earlier_version_is_read_and_its_start_is_over() {
+    fn state_of_earlier_version_needs_no_start_check() {
         for looks in [2, 8] {
             let mut old: Known =
                 serde_json::from_str(&format!(r#"{{"gone":{{}},"looks":{looks}}}"#)).expect("read");
@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_at_the_start_that_the_client_says_or_that_is_none_is_not_said() {
+    fn announced_or_false_start_failures_are_not_reported() {
         type Begins = fn(&mut World);
         let rows: [(&str, Begins); 4] = [
             ("the client says it", |world| {
@@ -414,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn servers_that_are_gone_are_bounded_and_nothing_is_read_while_none_is() {
+    fn the_table_of_disconnected_servers_is_bounded() {
         let mut world = world();
         for server in 0..SERVERS_MAX + 2 {
             world.wait(Duration::from_secs(1));

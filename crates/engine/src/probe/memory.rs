@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn the_files_of_all_sessions_are_bounded_by_forgetting_the_one_that_is_silent() {
+    fn the_total_file_bound_evicts_the_silent_session() {
         let mut memory = Memory::default();
         let known = |memory: &Memory, session: &str| {
             let view = memory.view(&SessionId::new(session), None, |_| true, Timestamp::ZERO);
@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_note_teaches_nothing_and_sessions_are_bounded() {
+    fn invalid_notes_are_ignored_and_sessions_bounded() {
         let mut memory = Memory::default();
         let wrong = Event { payload: Payload::from(json!({ "files": 7 })), ..noted("s", 0) };
         memory.note(&wrong.as_ref(), Timestamp::ZERO);

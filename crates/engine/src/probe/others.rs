@@ -73,7 +73,7 @@ mod tests {
     };
 
     #[test]
-    fn a_session_works_in_a_folder_or_in_its_repository_and_not_below_it() {
+    fn sessions_work_together_in_equal_folder_or_repository() {
         let other = |workspace: &str| {
             let known = Known { workspace: Some(workspace.into()), ..Known::default() };
             KnownSession { session: SessionId::new("t"), known: Arc::new(known), is_open: true }

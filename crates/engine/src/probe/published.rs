@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_knows_a_change_when_it_knows_the_file_as_the_newest_one_says() {
+    fn a_session_knows_changes_by_their_newest_content() {
         let deleted = json!({ "path": "/w/b", "kind": "deleted" });
         for (what, changes, asked, expected) in [
             ("its own content", vec![(3, change("a", 7))], &[3][..], true),
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_publish_is_not_remembered_and_the_oldest_is_forgotten() {
+    fn only_own_changes_are_noted_within_the_bound() {
         let mut published = published(&[(1, change("a", 7))]);
         let mut event = Event::own("fs.file.modified", "e", Severity::Info, json!({}), Timestamp::ZERO);
         event.workspace = Some("/w".into());

@@ -161,7 +161,7 @@ fn seconds(count: u64) -> Duration {
 }
 
 #[test]
-fn a_notice_goes_to_every_sink_and_each_step_is_written_down() {
+fn a_notice_reaches_every_sink_and_records_steps() {
     let mut world = World::with(&[Sink::Harness, Sink::Log, Sink::Ntfy]);
     assert_eq!(world.say("s1", "hello"), ["1 queued harness", "1 queued log", "1 queued ntfy"]);
     assert_eq!(world.deliveries.verdict("u1"), Some(&Verdict::Taken(world.settings.default.clone())));
@@ -179,7 +179,7 @@ fn a_notice_goes_to_every_sink_and_each_step_is_written_down() {
 }
 
 #[test]
-fn a_sink_that_fails_is_tried_again_after_each_time_of_the_schedule_and_then_given_up() {
+fn a_failing_sink_is_retried_then_given_up() {
     let mut world = World::with(&[Sink::Webhook]);
     world.say("s1", "hello");
     let mut at = 0;
@@ -196,7 +196,7 @@ fn a_sink_that_fails_is_tried_again_after_each_time_of_the_schedule_and_then_giv
 }
 
 #[test]
-fn what_will_never_be_taken_and_what_is_shown_at_once_is_not_tried_again() {
+fn final_refusals_and_desktop_failures_are_not_retried() {
     let mut world = World::with(&[Sink::Desktop, Sink::Webhook]);
     world.say("s1", "hello");
     assert_eq!(world.fail(), ["1 failed desktop it answered 503, over"]);
@@ -208,7 +208,7 @@ fn what_will_never_be_taken_and_what_is_shown_at_once_is_not_tried_again() {
 }
 
 #[test]
-fn equal_ones_and_those_over_the_rate_are_counted_and_the_next_one_says_so() {
+fn repeated_and_rate_limited_notices_are_counted() {
     let mut world = World::with(&[Sink::Log]);
     assert_eq!(world.say("s1", "0"), ["1 queued log"]);
     for _ in 0..10_000 {
@@ -237,7 +237,7 @@ fn equal_ones_and_those_over_the_rate_are_counted_and_the_next_one_says_so() {
 }
 
 #[test]
-fn a_newer_notice_takes_the_place_of_the_older_one_of_its_key() {
+fn newer_notice_of_a_key_supersedes_the_older() {
     let mut world = World::with(&[Sink::Harness, Sink::Log]);
     world.progress("s1", "copy", None);
     let job = world.due().remove(0);
@@ -252,7 +252,7 @@ fn a_newer_notice_takes_the_place_of_the_older_one_of_its_key() {
 }
 
 #[test]
-fn a_percentage_goes_out_every_ten_seconds_and_the_last_one_at_once() {
+fn progress_is_paced_but_completion_goes_at_once() {
     let mut world = World::with(&[Sink::Harness, Sink::Log]);
     let shown = |world: &mut World| {
         let line = world.deliveries.show(&SessionId::new("s1"), None, "c", world.now);
@@ -315,7 +315,7 @@ fn keys_and_their_ends_get_around_no_limit() {
 }
 
 #[test]
-fn in_quiet_hours_what_can_wake_waits_and_keeps_its_order() {
+fn quiet_hours_delay_notices_in_order() {
     // START is 13:46:40 UTC.
     let mut world = World::with(&[Sink::Desktop, Sink::Log, Sink::Ntfy]);
     world.settings.quiet = Some("13:30-14:00".parse().expect("hours"));
@@ -347,7 +347,7 @@ fn in_quiet_hours_what_can_wake_waits_and_keeps_its_order() {
 }
 
 #[test]
-fn other_quiet_hours_count_at_once_for_what_waits() {
+fn changed_quiet_hours_apply_to_waiting_notices() {
     let mut world = World::with(&[Sink::Ntfy]);
     world.settings.quiet = Some("13:30-14:00".parse().expect("hours"));
     world.say("s1", "x");
@@ -363,7 +363,7 @@ fn other_quiet_hours_count_at_once_for_what_waits() {
 }
 
 #[test]
-fn a_hook_shows_a_few_lines_and_what_no_hook_shows_ends() {
+fn hooks_show_few_lines_and_unshown_notices_expire() {
     let mut world = World::with(&[Sink::Harness]);
     for number in 0..SHOWN_MAX + 2 {
         world.say("s1", &number.to_string());
@@ -505,7 +505,7 @@ proptest! {
     /// In any order of events, a restart changes nothing, each queued delivery ends once, the
     /// limits hold, and notices that are not sent are counted.
     #[test]
-    fn nothing_is_lost_uncounted_and_nothing_goes_out_twice(
+    fn no_notice_is_lost_or_sent_twice(
         acts in proptest::collection::vec((act(), any::<bool>()), 1..120)
     ) {
         let sinks = [Sink::Harness, Sink::Log, Sink::Webhook];

@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn each_mark_is_written_as_its_target_knows_it() {
+    fn each_markup_span_is_written_for_its_target() {
         check("a **b** c", "a b c", "a <b>b</b> c", "a **b** c");
         check("*a* _b_", "a b", "<i>a</i> <i>b</i>", "*a* *b*");
         check("run `x < *y*`.", "run x < *y*.", "run x &lt; *y*.", "run `x < *y*`.");
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_mark_is_text() {
+    fn markup_outside_the_subset_is_written_as_text() {
         check(
             "snake_case_name 2*3*4 a**",
             "snake_case_name 2*3*4 a**",

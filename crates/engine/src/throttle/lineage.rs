@@ -108,7 +108,7 @@ mod tests {
     use journal::time::Timestamp;
 
     #[test]
-    fn the_oldest_chain_is_forgotten_when_the_table_is_full() {
+    fn a_full_table_evicts_the_oldest_chain() {
         let mut lineage = Lineage::default();
         let own = |id: String| Event::own("test.event", id, Severity::Info, json!({}), Timestamp::ZERO);
         for (index, seq) in (0..=REMEMBERED_MAX).zip(1..) {

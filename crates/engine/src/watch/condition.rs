@@ -499,7 +499,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_one_is_answered_with_the_nearest_form() {
+    fn an_invalid_condition_names_the_nearest_form() {
         for (text, expected) in [
             ("exit", "`exit`: something is missing; it is written `exit PID`"),
             ("exit cargo", "`exit cargo`: a process is named by its number; it is written `exit PID`"),

@@ -105,7 +105,7 @@ fn shown(events: &[Event]) -> Vec<String> {
 }
 
 #[test]
-fn one_condition_is_enough_and_a_watch_ends_once() {
+fn the_first_met_condition_ends_a_watch_once() {
     let exit = watch("w1", &["exit 4711", "in 20m"]);
     let mut world = World::with(&[&exit]);
     let fired = world.take(&exit.met_event(0, "it has ended", after(61)), Trust::Trusted, after(61));
@@ -131,7 +131,7 @@ fn all_conditions_are_waited_for_in_any_order() {
 }
 
 #[test]
-fn a_watch_that_waits_for_time_alone_is_a_reminder() {
+fn a_watch_for_time_alone_is_a_reminder() {
     let note = Some("Run the slow tests.".to_owned());
     let reminder = Watch { note, kind: Some(ReminderKind::Checkpoint), ..watch("w1", &["in 20m"]) };
     let bare = Watch { expires_at: after(7_200), ..watch("w2", &["at 14:17:00"]) };
@@ -146,7 +146,7 @@ fn a_watch_that_waits_for_time_alone_is_a_reminder() {
 }
 
 #[test]
-fn what_does_not_come_true_expires_with_what_is_open() {
+fn an_expired_watch_names_its_open_conditions() {
     let both = Watch { needs: Needs::All, ..watch("w1", &["port 3000", "file x"]) };
     let mut world = World::with(&[&both]);
     world.take(&both.met_event(1, "there", after(1)), Trust::Trusted, after(1));
@@ -177,7 +177,7 @@ fn an_event_counts_if_it_concerns_who_waits() {
 }
 
 #[test]
-fn a_watch_that_an_untrusted_event_ends_is_untrusted() {
+fn an_untrusted_event_makes_its_watch_untrusted() {
     for (trust, expected) in [(Trust::Trusted, Provenance::Own), (Trust::Untrusted, Provenance::Quoted)] {
         let mut watches = World::with(&[&watch("w1", &["event ci.**"])]).watches;
         let event = other_event("ci.run.failed", None, None);
@@ -212,7 +212,7 @@ fn turns_of_the_own_session_are_counted() {
 }
 
 #[test]
-fn a_session_that_is_idle_ends_what_waits_for_it() {
+fn an_idle_session_fires_its_idle_watches() {
     let mut world = World::with(&[&watch("w1", &["idle s2"])]);
     assert!(world.watches.waits_for_idle());
     let mut effects = Effects::default();
@@ -239,7 +239,7 @@ fn nobody_else_sets_meets_or_ends_a_watch() {
 }
 
 #[test]
-fn one_that_cannot_be_looked_at_ends() {
+fn a_failed_check_ends_its_watch() {
     let port = watch("w1", &["port 3000"]);
     let mut world = World::with(&[&port]);
     let failed = port.failed_event(0, "too many open files", after(9));
@@ -250,7 +250,7 @@ fn one_that_cannot_be_looked_at_ends() {
 }
 
 #[test]
-fn watches_follow_their_session_and_end_with_it_but_for_reminders() {
+fn watches_end_with_their_session_except_reminders() {
     let (s1, s2) = (SessionId::new("s1"), SessionId::new("s2"));
     let (exit, reminder) = (watch("w1", &["exit 1"]), watch("w2", &["in 20m"]));
     let (turns, file) = (watch("w3", &["in 2 turns"]), Watch { session: None, ..watch("w4", &["file x"]) });
@@ -269,7 +269,7 @@ fn watches_follow_their_session_and_end_with_it_but_for_reminders() {
 }
 
 #[test]
-fn a_snapshot_holds_all_of_it_and_says_once_what_changed() {
+fn a_snapshot_restores_every_watch() {
     let mut world = World::with(&[&watch("w1", &["event ci.**"]), &watch("w2", &["in 20m", "line a /b/"])]);
     assert_eq!(world.watches.take_changes().map(|open| open.len()), Some(2));
     assert!(world.watches.take_changes().is_none());
@@ -293,7 +293,7 @@ fn there_are_no_more_than_the_bound() {
 }
 
 #[test]
-fn checks_that_end_count_for_the_branch_and_session_that_are_meant() {
+fn ci_watches_fire_only_for_matching_trusted_checks() {
     let ended = |event_type: &str, payload: serde_json::Value, provenance| Event {
         source: OWN_SOURCE.into(),
         payload: Payload::from(payload),

@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn the_time_that_the_environment_gives_counts_within_its_limits() {
+    fn the_environment_sets_the_deadline_within_limits() {
         for (said, ms) in
             [(None, 150), (Some("2000"), 2_000), (Some("9"), 150), (Some("60001"), 150), (Some("x"), 150)]
         {
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn stdin_goes_as_it_is_and_the_answer_comes_as_it_is() {
+    fn hook_input_and_answer_pass_through_unchanged() {
         let daemon = FakeDaemon::answering(&["HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\n{\"a\": \"b\"}"]);
         let variable = |name: &str| (name == "LOOP_DIR").then(|| OsString::from("/home/\u{fc}/100% a\n"));
         let input = pipe(b"{ \"not\": even JSON \xff".as_slice());
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_silent_daemon_and_a_stdin_that_stays_open_are_given_up() {
+    fn a_silent_daemon_or_open_stdin_times_out() {
         let deadline = Duration::from_millis(20);
         let daemon = FakeDaemon::silent();
         assert_eq!(answer(daemon.socket(), deadline, pipe(b"{}".as_slice())), None);
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_daemon_that_takes_no_connection_or_no_request_is_given_up() {
+    fn an_unaccepted_connection_or_request_times_out() {
         let deadline = Duration::from_millis(20);
         let folder = Scratch::new();
         let path = folder.path().join("full.sock");

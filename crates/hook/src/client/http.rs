@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_http_is_named() {
+    fn an_invalid_http_answer_names_its_fault() {
         let long = format!("HTTP/1.1 200 OK\r\nx: {}\r\n\r\n", "y".repeat(70_000));
         for (answer, what) in [
             ("hello\r\n\r\n", "no HTTP status line"),

@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_go_both_ways_until_stdin_ends_and_the_rest_of_the_answer_still_comes() {
+    fn the_answer_continues_after_stdin_ends() {
         let (ours, theirs) = UnixStream::pair().expect("a pair");
         let ((mut give, input), (output, take)) = (pipe(), pipe());
         let copying = thread::spawn(move || relay(&ours, b"hello\n", input, output));
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_daemon_that_stops_is_distinguished_from_a_client_that_ends() {
+    fn a_stopped_daemon_is_distinguished_from_client_end() {
         let (ours, theirs) = UnixStream::pair().expect("a pair");
         let ((_give, input), (output, _take)) = (pipe(), pipe());
         drop(theirs);

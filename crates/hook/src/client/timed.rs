@@ -167,7 +167,7 @@ mod tests {
     use crate::client::fake::Scratch;
 
     #[test]
-    fn a_full_backlog_is_no_absence_and_holds_nobody_up() {
+    fn a_busy_daemon_does_not_count_as_absent() {
         let folder = Scratch::new();
         let path = folder.path().join("daemon.sock");
         assert!(is_absent(&path), "there is no file");

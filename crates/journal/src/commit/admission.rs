@@ -152,7 +152,7 @@ mod tests {
     };
 
     #[tokio::test]
-    async fn publishing_waits_while_the_consumer_is_far_behind_and_exchanges_do_not() {
+    async fn a_lagging_consumer_delays_publishing_but_not_exchanges() {
         let journal = journal();
         journal.publish(batch(LAG_RECORDS_AT_FIRST + 1)).await.expect("the consumer was near before it");
         let mut waiting = pin!(journal.publish(batch(1)));
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn the_lag_is_what_the_consumer_does_in_two_milliseconds() {
+    fn the_lag_limit_is_two_milliseconds_of_consumption() {
         let mut pace = Pace::default();
         assert_eq!(pace.note(700, Duration::from_micros(1_900)), None);
         assert_eq!(pace.note(300, Duration::from_micros(100)), Some(1_000));
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn publishing_waits_while_sessions_have_much_to_take_and_exchanges_do_not() {
+    async fn untaken_notifications_delay_publishing_but_not_exchanges() {
         let journal = journal();
         journal.publish(batch(1)).await.expect("nothing is before it");
         journal.set_untaken(UNTAKEN_MAX + 1);
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_publisher_whose_batch_is_refused_or_known_lets_the_next_one_in() {
+    async fn refused_or_duplicate_batch_admits_the_next_publisher() {
         let journal = journal();
         for _ in 0..2 {
             let known = AppendBatch::of(RecordKind(1), b"event", Some(7)).expect("small");

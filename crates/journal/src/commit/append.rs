@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_over_the_limit_is_refused_and_leaves_the_batch_as_it_was() {
+    fn an_oversized_body_is_refused_without_changing_batch() {
         let mut batch = AppendBatch::of(RecordKind(1), b"one", None).expect("small");
         let large = vec![0; BODY_BYTES_MAX + 1];
         let refused = Err(BodyTooLarge { bytes: BODY_BYTES_MAX + 1 });
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn the_preface_of_a_segment_takes_a_position_of_its_own() {
+    fn a_segment_preface_takes_its_own_position() {
         let (time, duplicates) = (Timestamp::ZERO, vec![(1, Seq(3))]);
         let appended = Appended {
             time,
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn the_preface_before_a_duplicate_is_not_the_last_record() {
+    fn a_preface_before_a_duplicate_is_not_last() {
         let appended = Appended {
             time: Timestamp::ZERO,
             level: Level::Synced,

@@ -210,7 +210,7 @@ mod tests {
     };
 
     #[test]
-    fn appends_of_many_threads_are_all_written_whoever_writes_them() {
+    fn concurrent_appends_are_all_written() {
         let files = MemoryFiles::new();
         let journal = open_prepared(&files, 4_096);
         thread::scope(|scope| {
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn who_writes_in_passing_does_not_wait_for_the_next_file() {
+    fn leaders_do_not_wait_for_the_next_file() {
         let files = MemoryFiles::new();
         let journal = open_prepared(&files, SEGMENT_BYTES);
         // The file after next is prepared when the full segment is durable, and it cannot be.
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn who_waits_alone_syncs_and_what_comes_meanwhile_is_synced_after() {
+    async fn appends_during_a_sync_join_the_next_sync() {
         let files = MemoryFiles::new();
         let journal = open_prepared(&files, 1 << 20);
         let before = files.operations().syncs;
@@ -287,7 +287,7 @@ mod tests {
     /// A batch larger than a segment needs two files, and the second is prepared only after a sync.
     /// It is submitted while the current leader will have to sync.
     #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-    async fn a_batch_of_several_segments_waits_for_no_file_on_a_thread_that_has_to_sync() {
+    async fn a_multi_segment_batch_cannot_deadlock_its_leader() {
         let (entered, has_entered) = mpsc::sync_channel(1);
         let (go_on, may_go_on) = mpsc::sync_channel(1);
         let first = Mutex::new(Some((entered, may_go_on)));
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn who_begins_one_append_and_waits_for_another_gets_both() {
+    async fn a_pipelined_and_a_waited_append_both_finish() {
         let files = MemoryFiles::new();
         let journal = open_prepared(&files, 1 << 20);
         for number in 0..200 {
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_panic_nothing_is_written_and_nobody_waits() {
+    fn a_panic_while_leading_closes_the_journal() {
         let (files, has_fault) = (MemoryFiles::new(), Arc::new(AtomicBool::new(false)));
         let fault = Arc::clone(&has_fault);
         let clock = move || {

@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_file_is_prepared_when_it_is_asked_for_or_needed_and_not_before() {
+    fn the_first_file_is_prepared_only_on_demand() {
         assert!(!is_there_after(0, 1..30));
         assert!(is_there_after(1, 1..2));
         assert!(is_there_after(2, 1..2));

@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn every_segment_begins_with_the_newest_record_of_the_kind() {
+    fn each_segment_starts_with_the_newest_preface_record() {
         let files = MemoryFiles::new();
         let journal = open(&files);
         let large = |text: &str| vec![text.repeat(1_000).into_bytes()];
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn the_positions_of_a_batch_over_several_segments_are_those_of_its_records() {
+    fn a_multi_segment_batch_reports_its_record_positions() {
         let files = MemoryFiles::new();
         let journal = open(&files);
         journal.append_blocking(batch(RULES, &[b"rules".to_vec()]), Level::Synced).expect("appended");

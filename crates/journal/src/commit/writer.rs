@@ -354,7 +354,7 @@ mod tests {
     };
 
     #[test]
-    fn segments_rotate_and_are_named_by_their_first_record() {
+    fn rotated_segments_are_named_by_their_first_record() {
         let files = MemoryFiles::new();
         let journal = open(&files).journal;
         for number in 1..=40 {
@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_larger_than_a_segment_gets_one_of_its_own() {
+    fn oversized_record_gets_its_own_segment() {
         let files = MemoryFiles::new();
         let journal = open(&files).journal;
         let large = vec![b'x'; 2 * usize::try_from(SEGMENT_BYTES).expect("small")];
@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_larger_than_a_group_stays_in_order() {
+    fn batch_larger_than_a_group_keeps_record_order() {
         let files = MemoryFiles::new();
         let journal = open_prepared(&files, 16 << 20);
         let mut batch = AppendBatch::new();
@@ -432,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_published_is_answered_with_its_first_position_also_after_a_restart() {
+    fn duplicate_publish_returns_first_position_after_a_restart() {
         use Outcome::{Appended, Duplicate};
 
         let files = MemoryFiles::new();
@@ -454,7 +454,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_failed_write_nothing_is_appended_and_reading_goes_on() {
+    fn failed_write_stops_appends_but_not_reads() {
         let files = MemoryFiles::new();
         let journal = open_prepared(&files, SEGMENT_BYTES);
         journal.append_blocking(batch(1), Level::Synced).expect("appended");
@@ -473,7 +473,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_disk_refuses_publishing_first_and_everything_goes_on_when_there_is_space() {
+    fn full_disk_refuses_publishing_first_and_later_recovers() {
         let files = MemoryFiles::new();
         let journal = open_prepared(&files, 4_096);
         files.set_space(Some(100));
@@ -511,7 +511,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_disk_is_found_out_while_there_is_room_and_closing_does_not_wait_for_space() {
+    fn full_disk_is_detected_early_and_allows_closing() {
         let files = MemoryFiles::new();
         open(&files).journal.close_blocking().expect("closed");
         files.set_space(Some(0));
@@ -530,7 +530,7 @@ mod tests {
     }
 
     #[test]
-    fn appends_after_the_closing_are_refused_and_those_before_are_durable() {
+    fn closing_refuses_new_appends_and_syncs_earlier_ones() {
         let files = MemoryFiles::new();
         let journal = open(&files).journal;
         journal.append_blocking(batch(1), Level::Written).expect("appended");

@@ -161,7 +161,7 @@ mod tests {
     use crate::log::{files::Files, memory::MemoryFiles};
 
     #[test]
-    fn records_of_all_sizes_are_read_whatever_a_read_brings() {
+    fn cursor_reads_records_of_every_size() {
         let sizes = [0, 1, READ_BYTES - 10, 3 * READ_BYTES, 5, record::BODY_BYTES_MAX, 2];
         let mut bytes = Vec::new();
         for (seq, size) in (1_u8..).zip(sizes) {

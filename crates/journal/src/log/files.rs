@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_journal_in_a_folder_is_there_again_after_closing() {
+    fn journal_in_a_folder_reopens_with_all_records() {
         let dir = tempfile::tempdir().expect("a folder");
         let open = || {
             let files = Arc::new(DirFiles::new(dir.path()).expect("a folder"));

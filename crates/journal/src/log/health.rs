@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_damage_at_a_known_place_is_said_to_be_repairable() {
+    fn repair_is_advised_only_for_damage_with_offset() {
         let health = Health::new(Arc::new(|| Timestamp::from_millis(7)));
         health.note_damage(Path::new("a.seg"), Some(30), "bad".to_owned());
         health.note_damage(Path::new("b.seg"), None, "no thread".to_owned());
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_is_remembered_once_and_what_is_too_much_is_counted() {
+    fn damaged_places_are_deduplicated_and_bounded() {
         let health = Health::new(Arc::new(|| Timestamp::from_millis(7)));
         assert_eq!(health.get(), JournalHealth::default());
         let path = Path::new("a.seg");

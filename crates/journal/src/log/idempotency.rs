@@ -179,7 +179,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_position_is_answered_until_the_key_is_the_oldest_of_too_many() {
+    fn key_returns_its_first_position_until_evicted() {
         let mut keys = IdempotencyKeys::new(2);
         assert_eq!(keys.remember(1, Seq(10)), None);
         assert_eq!(keys.remember(1, Seq(11)), Some(Seq(10)));
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_that_differ_only_in_their_high_half_differ() {
+    fn keys_with_equal_low_halves_stay_distinct() {
         let mut keys = IdempotencyKeys::new(8);
         assert_eq!(keys.remember(5, Seq(1)), None);
         assert_eq!(keys.remember(5 | 1 << 100, Seq(2)), None);

@@ -69,7 +69,7 @@ mod tests {
     use crate::log::memory::{MemoryFiles, Operation};
 
     #[test]
-    fn a_mark_says_what_was_written_last_and_nothing_when_it_is_damaged() {
+    fn mark_returns_last_position_or_zero_if_damaged() {
         let files = MemoryFiles::new();
         assert_eq!(read(&files).expect("nothing there"), Seq::ZERO);
         for seq in [7, 300] {

@@ -490,7 +490,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_synced_survives_and_what_was_not_may_be_lost_kept_or_torn() {
+    fn power_loss_may_tear_only_unsynced_bytes() {
         let files = MemoryFiles::new();
         let file = files.create("a").expect("created");
         files.sync_dir().expect("synced");
@@ -509,7 +509,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_sure_only_after_the_folder_was_synced() {
+    fn rename_is_durable_only_after_folder_sync() {
         let files = MemoryFiles::new();
         files.create("a").expect("created");
         files.sync_dir().expect("synced");
@@ -537,7 +537,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_failed_sync_left_is_read_but_never_made_durable_until_it_is_written_again() {
+    fn bytes_of_a_failed_sync_require_a_rewrite() {
         let files = MemoryFiles::new();
         let file = files.create("a").expect("created");
         files.sync_dir().expect("synced");
@@ -557,7 +557,7 @@ mod tests {
     }
 
     #[test]
-    fn operations_fail_as_often_as_was_set_and_only_on_the_named_files() {
+    fn injected_faults_fail_only_the_named_file() {
         let files = MemoryFiles::new();
         files.create("b").expect("created");
         let denied = io::ErrorKind::PermissionDenied;

@@ -335,7 +335,7 @@ mod tests {
     };
 
     #[test]
-    fn a_record_is_read_as_soon_as_its_append_is_answered() {
+    fn answered_append_is_readable_at_once() {
         let journal = open(&MemoryFiles::new()).journal;
         let mut reader = journal.read_from(Seq(1));
         for number in 1..60 {
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_reader_takes_what_is_left_before_it_hears_of_the_closing() {
+    async fn reader_returns_remaining_records_before_reporting_closed() {
         let journal = open(&MemoryFiles::new()).journal;
         journal.append(batch(1), Level::Written).await.expect("appended");
         let mut reader = journal.read_from(Seq(1));
@@ -413,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_skips_to_any_record_and_never_back() {
+    fn reader_skips_forward_and_never_back() {
         let journal = large_journal();
         let mut reader = journal.read_from(Seq(1));
         for (to, found) in
@@ -429,7 +429,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_rested_goes_on_where_it_was_whatever_became_of_the_segment() {
+    fn rested_reader_resumes_at_its_offset() {
         let files = MemoryFiles::new();
         let journal = open(&files).journal;
         let mut reader = journal.read_from(Seq(1));
@@ -457,7 +457,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_that_is_damaged_later_stops_the_reader_and_is_named() {
+    fn damaged_record_stops_the_reader_with_its_place() {
         let files = MemoryFiles::new();
         let journal = open(&files).journal;
         journal.append_blocking(batch_of(1..4), Level::Synced).expect("appended");
@@ -474,7 +474,7 @@ mod tests {
     }
 
     #[test]
-    fn whole_segments_are_forgotten_and_what_they_held_is_gone_by_name() {
+    fn reading_a_deleted_segment_reports_the_record_gone() {
         let files = MemoryFiles::new();
         let journal = open(&files).journal;
         journal.append_blocking(batch_of(1..=40), Level::Synced).expect("appended");

@@ -224,7 +224,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_encoded_is_decoded_and_what_follows_is_left(
+        fn encoded_record_decodes_and_leaves_following_bytes(
             kind: u8, seq in 1_u64.., unsynced: u32, time: u64, body in prop::collection::vec(any::<u8>(), 0..300),
             rest: Vec<u8>
         ) {
@@ -252,7 +252,7 @@ mod tests {
         }
 
         #[test]
-        fn a_cut_record_is_incomplete_wherever_it_is_cut(
+        fn truncated_record_decodes_as_incomplete(
             body in prop::collection::vec(any::<u8>(), 0..64), cut: prop::sample::Index
         ) {
             let bytes = encoded(RecordKind(1), Seq(9), Timestamp::from_millis(4), &body);
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn an_impossible_length_is_damage_before_any_more_is_read() {
+    fn impossible_length_is_damage_without_reading_further() {
         assert_eq!(decode(&17_u32.to_le_bytes()), Decoded::Damaged(Damage::Length(17)));
         assert_eq!(decode(&u32::MAX.to_le_bytes()), Decoded::Damaged(Damage::Length(u32::MAX)));
     }

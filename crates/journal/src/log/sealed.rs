@@ -438,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_sealed_is_read_as_it_was_from_any_place() {
+    fn sealed_segment_reads_same_bytes_from_any_offset() {
         let (files, raw) = sealed(5..1_000);
         let file = SealedFile::open(files.open("a").expect("there")).expect("sealed");
         assert_eq!(
@@ -463,7 +463,7 @@ mod tests {
     }
 
     #[test]
-    fn a_byte_that_is_not_as_it_was_is_found_wherever_it_is() {
+    fn any_changed_byte_of_sealed_segment_is_detected() {
         let (files, raw) = sealed(1..400);
         let file = files.open("a").expect("there");
         let size = file.size().expect("sized");

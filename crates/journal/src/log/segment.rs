@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn a_search_finds_every_good_record_also_next_to_damage() {
+    fn segment_search_finds_records_next_to_damage() {
         let file = MemoryFiles::new().create("a").expect("created");
         let mut bytes = vec![0; usize::try_from(HEADER_BYTES).expect("small")];
         let mut offsets = Vec::new();

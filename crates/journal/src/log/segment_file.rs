@@ -196,7 +196,7 @@ mod tests {
     use crate::log::memory::MemoryFiles;
 
     #[test]
-    fn a_name_tells_the_first_record_and_nothing_else_is_a_name() {
+    fn segment_name_parses_to_its_first_record() {
         assert_eq!(name_of(Seq(1)), "00000000000000000001.seg");
         assert_eq!(first_of("00000000000000000042.seg"), Some(Seq(42)));
         for other in ["42.seg", "next.seg", "00000000000000000042.seg.bak", "+0000000000000000042.seg"] {
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prepared_file_is_taken_again_unless_it_was_used() {
+    fn only_an_unused_prepared_file_is_reused() {
         let files = MemoryFiles::new();
         let file = prepare(&files, 4_096, JournalId::EXAMPLE).expect("prepared");
         assert_eq!(header_of(file.as_ref()).expect("read"), Header::Plain);
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_killed_process_prepared_is_on_the_disk_before_it_is_taken() {
+    fn reused_prepared_file_survives_a_power_loss() {
         let files = MemoryFiles::new();
         let file = files.create(NEXT_NAME).expect("created");
         let written = file.write_at(&header(PLAIN_VERSION, JournalId::EXAMPLE), 0);
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_written_where_there_is_too_little_space() {
+    fn prepare_writes_nothing_without_enough_space() {
         let files = MemoryFiles::new();
         files.set_space(Some(4_095));
         let error = prepare(&files, 4_096, JournalId::EXAMPLE).map(|_| ()).expect_err("too little");
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_of_newer_formats_and_damaged_ones_are_distinguished() {
+    fn newer_headers_are_distinguished_from_damaged_ones() {
         let files = MemoryFiles::new();
         let file = prepare(&files, 64, JournalId::EXAMPLE).expect("prepared");
         let kind_of = |header: &[u8]| {

@@ -248,7 +248,7 @@ mod tests {
     };
 
     #[test]
-    fn a_segment_that_cannot_be_deleted_keeps_those_after_it_and_is_tried_again() {
+    fn undeletable_segment_keeps_later_ones_until_retry() {
         let files = filled(40, false);
         let names = files.list().expect("listed");
         let journal = open(&files).journal;
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_start_after_a_deletion_that_failed_finds_no_gap() {
+    fn start_after_a_failed_deletion_finds_no_gap() {
         let files = filled(40, false);
         let names = files.list().expect("listed");
         let journal = open(&files).journal;

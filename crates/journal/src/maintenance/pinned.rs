@@ -145,7 +145,7 @@ mod tests {
     use crate::{Level, log::memory::MemoryFiles};
 
     #[test]
-    fn what_is_deleted_sealed_or_added_meanwhile_is_copied_all_the_same() {
+    fn pinned_copy_includes_segments_deleted_or_sealed_meanwhile() {
         let files = filled(40, false);
         let mut pinned = Pinned::open(&files).expect("readable");
         let journal = open_sealing(&files).journal;
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_record_is_not_copied_as_if_it_were_the_end() {
+    fn copying_fails_on_a_damaged_record() {
         let files = filled(40, false);
         let first = segment_file::name_of(Seq(1));
         files.open(&first).expect("there").write_at(b"!", 50).expect("written");

@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_good_stays_where_it_is_and_what_is_lost_is_filled_in() {
+    fn repair_keeps_valid_records_and_adds_tombstones() {
         for (case, plain, sealed, damage, lost) in DAMAGES {
             for seals in [false, true] {
                 if !(if seals { *sealed } else { *plain }) {
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn wherever_the_power_is_lost_while_repairing_the_next_repair_finishes() {
+    fn repair_finishes_after_any_power_loss() {
         let damaged = filled(40, false);
         write(&damaged, &segments(&damaged)[1], 50, b"!");
         let total = {
@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_in_the_place_of_a_file_is_moved_away_and_what_was_there_is_filled_in() {
+    fn repair_moves_away_folder_at_a_segment_path() {
         let open = |dir: &std::path::Path| {
             let files = Arc::new(DirFiles::new(dir).expect("a folder"));
             let settings =
@@ -406,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_last_segment_whose_header_is_damaged_is_moved_away() {
+    fn repair_moves_away_empty_segment_with_damaged_header() {
         for at in [0, 8, 9] {
             let files = MemoryFiles::new();
             open(&files).journal.close_blocking().expect("closed");
@@ -422,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_newer_program_wrote_is_left_alone() {
+    fn repair_refuses_files_of_a_newer_version() {
         let newer_record = |seq: u64| {
             let mut bytes = Vec::new();
             let newer = Record {

@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_oldest_go_while_they_are_too_old_or_too_much_and_not_needed() {
+    fn retention_deletes_old_or_excess_unneeded_segments() {
         let at = |following, secs: u64, bytes| Full {
             following: Seq(following),
             time: Timestamp::from_millis(secs * 1_000),
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_jumps_ahead_costs_one_segment_an_hour() {
+    fn clock_jump_deletes_one_segment_per_hour() {
         let hour = 3_600_000;
         let year = 365 * 24 * hour;
         let full: Vec<Full> = (1..=4)

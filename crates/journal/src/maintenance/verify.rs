@@ -544,7 +544,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_that_is_damaged_is_named_and_nothing_is_changed() {
+    fn verify_names_every_damage_and_changes_nothing() {
         let files = filled(40, false);
         let names = files.list().expect("listed");
         files.open(&names[0]).expect("there").write_at(b"!", 50).expect("written");

@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_has_one_deadline_and_the_earliest_comes_first() {
+    fn each_key_has_one_deadline_earliest_first() {
         let at = Timestamp::from_millis;
         let mut deadlines = Deadlines::default();
         deadlines.set("a", Some(at(30)));

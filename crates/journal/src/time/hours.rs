@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn they_end_when_the_clock_on_the_wall_shows_it() {
+    fn hours_end_by_the_local_wall_clock() {
         for (hours, now, expected) in [
             ("22:00-07:00", "2026-11-25T20:59:59Z", None),
             ("22:00-07:00", "2026-11-25T21:00:00Z", Some("2026-11-26T06:00:00Z")),
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_part_of_a_day_is_refused() {
+    fn invalid_or_empty_hours_are_refused() {
         for text in ["22-7", "22:00", "24:00-07:00", "22:60-07:00", "2:00-07:00", "+2:00-07:00", ""] {
             assert_eq!(text.parse::<Hours>(), Err(HoursError::Form), "{text}");
         }

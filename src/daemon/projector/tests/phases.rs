@@ -27,7 +27,7 @@ async fn run_to_the_end(projector: Projector, mut looped: Loop, world: &World, p
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_start_noted_is_written_before_what_is_fed_unless_the_file_is_of_another_journal() {
+async fn start_notes_are_written_before_fed_notes() {
     for is_of_another in [false, true] {
         let (mut world, writer, CatchUp { mut fold, mut reader }) = behind(8, is_of_another);
         while fold.applied < *world.journal.written().borrow() {
@@ -51,7 +51,7 @@ async fn what_a_start_noted_is_written_before_what_is_fed_unless_the_file_is_of_
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_start_that_is_far_behind_keeps_the_file_that_it_opened() {
+async fn start_far_behind_keeps_its_opened_file() {
     for is_of_another in [false, true] {
         let (world, writer, CatchUp { mut fold, reader }) = behind(13, is_of_another);
         // Such a replay takes no notes.
@@ -68,7 +68,7 @@ async fn a_start_that_is_far_behind_keeps_the_file_that_it_opened() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_folder_that_is_not_there_is_said_and_tried_again() {
+async fn missing_folder_is_reported_and_retried() {
     let mut world = World::new(9);
     world.go_on(300);
     let path = world.folder.path().join("later").join(FILE_NAME);
@@ -104,7 +104,7 @@ fn failed(world: &World) -> (Projection, Projector, Feed) {
 }
 
 #[tokio::test]
-async fn the_end_of_the_event_loop_ends_a_wait_after_a_failure() {
+async fn event_loop_end_ends_wait_after_failure() {
     let world = World::new(14);
     let (_projection, mut projector, feed) = failed(&world);
     drop(feed);
@@ -112,7 +112,7 @@ async fn the_end_of_the_event_loop_ends_a_wait_after_a_failure() {
 }
 
 #[tokio::test]
-async fn a_command_to_rebuild_ends_a_wait_after_a_failure_with_a_new_file() {
+async fn rebuild_command_ends_failure_wait_with_new_file() {
     let mut world = World::new(15);
     world.go_on(300);
     rebuild(&world.path(), BYTES_MAX, &world.source()).expect("rebuilt");
@@ -124,7 +124,7 @@ async fn a_command_to_rebuild_ends_a_wait_after_a_failure_with_a_new_file() {
 }
 
 #[tokio::test]
-async fn what_the_journal_deleted_during_a_failure_is_deleted_when_the_file_is_opened() {
+async fn records_deleted_during_failure_are_removed_on_opening() {
     let mut world = World::new(16);
     world.go_on(1_500);
     let mut batch = AppendBatch::new();
@@ -146,7 +146,7 @@ async fn what_the_journal_deleted_during_a_failure_is_deleted_when_the_file_is_o
 }
 
 #[tokio::test]
-async fn what_a_reader_found_broken_during_a_failure_is_replaced_when_the_file_is_opened() {
+async fn file_found_broken_during_failure_is_replaced() {
     let mut world = World::new(17);
     world.go_on(300);
     rebuild(&world.path(), BYTES_MAX, &world.source()).expect("rebuilt");
@@ -161,7 +161,7 @@ async fn what_a_reader_found_broken_during_a_failure_is_replaced_when_the_file_i
 }
 
 #[tokio::test]
-async fn each_failure_waits_twice_as_long_up_to_a_minute() {
+async fn failure_backoff_doubles_up_to_a_minute() {
     let world = World::new(18);
     let (projection, mut projector, _feed) = failed(&world);
     projector.backoff = BACKOFF_MIN;

@@ -69,7 +69,7 @@ fn check_runs_and_commit_statuses_are_counted_alike() {
 }
 
 #[test]
-fn a_run_whose_next_job_has_not_begun_goes_on() {
+fn an_unfinished_check_suite_counts_as_pending() {
     let passed = json!({ "name": "build", "status": "COMPLETED", "conclusion": "SUCCESS" });
     let pending = |suite: Value, state: &str| {
         let rollup = json!({ "state": state, "contexts": { "nodes": [passed] } });
@@ -86,7 +86,7 @@ fn a_run_whose_next_job_has_not_begun_goes_on() {
 }
 
 #[test]
-fn the_pull_request_is_the_one_of_the_commit_and_what_oneself_wrote_is_left_out() {
+fn pull_request_matches_commit_and_omits_own_remarks() {
     let pull = |number: u64, oid: &str, branch: &str| {
         json!({
             "number": number, "state": "OPEN", "url": "https://github.com/acme/shop/pull/4", "headRefOid": oid, "headRefName": branch,
@@ -117,7 +117,7 @@ fn the_pull_request_is_the_one_of_the_commit_and_what_oneself_wrote_is_left_out(
 }
 
 #[test]
-fn a_refusal_says_for_how_long_and_whether_it_is_a_limit() {
+fn a_refusal_reports_retry_time_and_limit_certainty() {
     let limited = |wait_seconds, is_certain| Outcome::Limited { wait_seconds, is_certain };
     let reset = format!("X-Ratelimit-Reset: {}", NOW + 900);
     for (output, expected) in [
@@ -149,7 +149,7 @@ fn a_refusal_says_for_how_long_and_whether_it_is_a_limit() {
 }
 
 #[test]
-fn each_way_not_to_answer_has_an_outcome_of_its_own() {
+fn each_failed_answer_maps_to_its_own_outcome() {
     let unauthorised = |message: &str| Outcome::Unauthorised { message: message.to_owned() };
     let failed = |message: &str| Outcome::Failed { message: message.to_owned() };
     let errors = |kind: &str| json!({ "data": { "repository": null }, "errors": [{ "type": kind, "message": "no such thing" }] });

@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn as_many_as_fit_are_chosen_and_the_rest_is_counted_by_subscriber() {
+    fn fitting_notifications_are_chosen_and_the_rest_counted() {
         for (max, expected) in [
             (40, Some("a#aaaaaaaa a#bbbbbbbb b#cccccccc +late 2")),
             (39, Some("a#aaaaaaaa a#bbbbbbbb +late 2; b 1")),
@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn critical_ones_exceed_the_budget_and_take_nothing_along_then() {
+    fn critical_notifications_exceed_the_budget_alone() {
         let offered = || offer(&["!aaaaaaaa", "!bbbbbbbb", "cccc"], 0);
         assert_eq!(fitted(offered(), 5, 5, 100).as_deref(), Some("!aaaaaaaa !bbbbbbbb +cccc 1"));
         assert_eq!(fitted(offered(), 24, 24, 100).as_deref(), Some("!aaaaaaaa !bbbbbbbb cccc"));
@@ -414,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_thousand_critical_ones_as_many_leave_as_the_carrier_holds() {
+    fn critical_notifications_fill_the_carrier_capacity() {
         let names: Vec<String> = (0..1_000).map(|n| format!("!a#{n:04}")).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let text = fitted(offer(&names, 0), 5, 5, 800).expect("some fit");
@@ -422,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn an_exchange_can_lower_the_budget_and_says_what_its_carrier_holds() {
+    fn an_exchange_lowers_budget_and_sets_carrier_capacity() {
         let configured = Limits::new(10, Tokens(800), 8_000);
         assert_eq!(configured.carrier_chars_max, CARRIER_CHARS_MAX);
         let asked = Budget { max_notifications: Some(20), max_tokens: Some(Tokens(100)), max_chars: None };

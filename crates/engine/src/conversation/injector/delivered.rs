@@ -74,7 +74,7 @@ mod tests {
     };
 
     #[test]
-    fn the_oldest_condition_is_forgotten_and_neither_low_ones_nor_occurrences_are_kept() {
+    fn a_full_table_evicts_the_oldest_delivered_condition() {
         let mut delivered = Delivered::default();
         let made = |name: &str, priority, unresolved: &[State]| {
             let unresolved = unresolved.to_vec();

@@ -51,7 +51,7 @@ impl Writer for Framed {
 
 proptest! {
     #[test]
-    fn all_that_is_pending_leaves_within_the_limits_in_as_many_exchanges_as_there_are_notifications(
+    fn every_exchange_releases_pending_notifications_within_the_limits(
         pending in proptest::collection::vec((0..4_usize, 0..400_usize), 1..60),
         points in proptest::collection::vec(0..5_usize, 60),
         max_notifications in 1..12_u32,

@@ -562,7 +562,7 @@ fn run(steps: impl IntoIterator<Item = (u64, Step)>) {
 /// A notification returned from a lease and was released again, and that release was lost: the
 /// first one can still be confirmed.
 #[test]
-fn a_late_confirmation_counts_although_a_later_release_was_lost() {
+fn a_late_ack_counts_after_a_lost_redelivery() {
     let exchange = |carrier| Step::Exchange {
         point: 0,
         carrier,
@@ -583,7 +583,7 @@ fn a_late_confirmation_counts_although_a_later_release_was_lost() {
 
 proptest! {
     #[test]
-    fn the_injector_does_what_a_plain_list_would_do(steps in proptest::collection::vec(step(), 1..120)) {
+    fn the_injector_matches_a_naive_list_model(steps in proptest::collection::vec(step(), 1..120)) {
         run(steps);
     }
 }

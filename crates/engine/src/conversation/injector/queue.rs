@@ -426,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_taken_leaves_no_trace_in_any_index() {
+    fn removing_an_entry_clears_every_index() {
         let mut queue = queue_of(&["a", "b"]);
         let mut entry = queue.take(&NotificationId::new("a")).expect("it waits");
         entry.returned_from = Some(InjectionId::new("i1"));
@@ -452,7 +452,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_back_takes_its_old_place() {
+    fn a_restored_entry_regains_its_old_place() {
         let mut queue = queue_of(&["a", "b"]);
         let entry = queue.take(&NotificationId::new("a")).expect("it waits");
         queue.push(Arc::new(notification("c", Priority::High, InjectionPoint::AfterTool)));

@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_oldest_of_the_recent_ids_is_forgotten_beyond_the_bound() {
+    fn a_full_list_evicts_the_oldest_recent_id() {
         let mut recent = RecentIds::default();
         let id = |n: usize| NotificationId::new(&n.to_string());
         for n in 0..=RECENT_IDS_MAX {

@@ -39,7 +39,7 @@ fn in_the_midst() -> Story {
 }
 
 #[test]
-fn after_a_compaction_what_still_holds_is_delivered_once_more_and_what_happened_is_not() {
+fn compaction_redelivers_conditions_but_not_confirmed_occurrences() {
     let mut story = in_the_midst();
     story.injector.lose_context(Timestamp::from_millis(1_100));
     assert_eq!(story.exchange(&exchange(TurnStart, "c3"), 1_100), ["sent", "holds", "waits"]);
@@ -50,7 +50,7 @@ fn after_a_compaction_what_still_holds_is_delivered_once_more_and_what_happened_
 }
 
 #[test]
-fn after_a_resume_nothing_that_was_delivered_is_delivered_again() {
+fn a_resume_redelivers_only_unconfirmed_notifications() {
     let mut story = in_the_midst();
     story.injector.resume_context(Timestamp::from_millis(1_100));
     assert_eq!(story.exchange(&exchange(TurnStart, "c3"), 1_100), ["sent", "waits"]);
@@ -58,7 +58,7 @@ fn after_a_resume_nothing_that_was_delivered_is_delivered_again() {
 }
 
 #[test]
-fn a_condition_that_is_lost_after_its_context_was_goes_back_once() {
+fn a_condition_lost_after_compaction_is_redelivered_once() {
     let mut story = Story::new();
     push(&mut story, "holds", Critical, Nature::Condition);
     story.exchange(&in_step("1", exchange(AfterTool, "c1")), 0);
@@ -87,7 +87,7 @@ fn resolve(story: &mut Story) {
 }
 
 #[test]
-fn what_is_resolved_is_withdrawn_where_it_waits_and_does_not_come_back_from_where_it_went() {
+fn a_resolved_condition_is_withdrawn_and_never_redelivered() {
     let mut pending = Story::new();
     push(&mut pending, "holds", High, Nature::Condition);
     resolve(&mut pending);
@@ -108,7 +108,7 @@ fn what_is_resolved_is_withdrawn_where_it_waits_and_does_not_come_back_from_wher
 }
 
 #[test]
-fn one_that_tells_of_what_happened_too_is_delivered_whatever_is_resolved() {
+fn a_notification_covering_an_occurrence_survives_resolution() {
     let mut story = Story::new();
     let unresolved = vec![State { key: StateKey(1), seq: Seq(1), version: None }];
     story.injector.push(Arc::new(Notification { unresolved, ..notification("holds", High, AfterTool) }));
@@ -128,7 +128,7 @@ fn cancel(subscriber: &str) -> Option<Directive> {
 }
 
 #[test]
-fn every_call_of_a_batch_gives_way_and_the_text_leaves_once() {
+fn cancellation_stops_every_batched_call_with_one_text() {
     let mut story = Story::new();
     push(&mut story, "budget", Critical, Nature::Occurrence);
     let first = story.answer(&cancelling("t1", "call1"), 0);
@@ -162,7 +162,7 @@ fn a_batch_ends_with_its_step_or_turn() {
 }
 
 #[test]
-fn a_batch_is_not_held_for_what_never_left() {
+fn an_undelivered_cancellation_goes_to_the_next_call() {
     let mut story = Story::new();
     push(&mut story, "budget", Critical, Nature::Occurrence);
     story.answer(&cancelling("t1", "c1"), 0);
@@ -172,7 +172,7 @@ fn a_batch_is_not_held_for_what_never_left() {
 }
 
 #[test]
-fn a_call_whose_carrier_takes_any_text_gives_way_to_what_is_critical_all_the_same() {
+fn critical_notifications_cancel_calls_even_on_text_carriers() {
     let mut story = Story::new();
     push(&mut story, "high", High, Nature::Occurrence);
     assert_eq!(story.answer(&exchange(BeforeTool, "c1"), 0).directive, None);
@@ -185,7 +185,7 @@ fn a_call_whose_carrier_takes_any_text_gives_way_to_what_is_critical_all_the_sam
 }
 
 #[test]
-fn an_answer_is_kept_for_its_message_and_no_longer_than_a_lease() {
+fn cached_answers_expire_with_point_turn_or_lease() {
     for (what, exchange, now) in [
         ("another point", in_turn("t1", exchange(TurnEnd, "main")), 500),
         ("another turn", in_turn("t2", exchange(AfterTool, "main")), 500),
@@ -223,7 +223,7 @@ fn a_carrier_that_never_changes_is_noticed_once() {
 }
 
 #[test]
-fn the_end_of_a_turn_goes_on_only_for_something_critical_and_twice_in_a_row_at_most() {
+fn critical_notifications_continue_a_turn_at_most_twice() {
     let go_on = |subscriber: &str| Some(Directive::Continue { reason: subscriber.into() });
     let mut story = Story::new();
     story.push("normal", Normal, AfterTool);
@@ -245,7 +245,7 @@ fn the_end_of_a_turn_goes_on_only_for_something_critical_and_twice_in_a_row_at_m
 }
 
 #[test]
-fn a_carrier_that_takes_text_anyway_has_to_go_on_under_the_same_cap() {
+fn text_carriers_share_the_cap_on_turn_continuations() {
     let mut story = Story::new();
     story.push("normal", Normal, TurnEnd);
     let quiet = story.answer(&exchange(TurnEnd, "c0"), 0);
@@ -261,7 +261,7 @@ fn a_carrier_that_takes_text_anyway_has_to_go_on_under_the_same_cap() {
 }
 
 #[test]
-fn an_end_that_nothing_asks_to_go_on_from_begins_the_count_anew() {
+fn a_turn_end_without_continuation_resets_the_count() {
     let mut story = Story::new();
     let mut is_continued = Vec::new();
     for (n, is_asked) in [(1, true), (2, true), (3, false), (4, true), (5, true), (6, true)] {
@@ -275,7 +275,7 @@ fn an_end_that_nothing_asks_to_go_on_from_begins_the_count_anew() {
 }
 
 #[test]
-fn a_pull_at_an_end_counts_with_all_that_it_releases() {
+fn pulls_at_turn_end_obey_the_continuation_cap() {
     let mut story = Story::new();
     let mut is_continued = Vec::new();
     for (n, trigger) in [(1, Trigger::Agent), (2, Trigger::Agent), (3, Trigger::Pull)] {
@@ -287,7 +287,7 @@ fn a_pull_at_an_end_counts_with_all_that_it_releases() {
 }
 
 #[test]
-fn a_turn_with_another_name_begins_the_count_of_continuations_anew() {
+fn a_new_turn_resets_the_continuation_count() {
     let mut story = Story::new();
     let mut is_continued = Vec::new();
     for (n, turn) in [(1, "t1"), (2, "t1"), (3, "t1"), (4, "t2")] {
@@ -303,7 +303,7 @@ fn shown(carrier: &str) -> Exchange {
 }
 
 #[test]
-fn the_user_is_shown_what_was_delivered_unless_it_is_low_and_what_waits_for_them_in_the_same_line() {
+fn user_notice_names_deliveries_and_waiting_inbox_items() {
     let for_user =
         |name: &str| Notification { activation: Activation::Prompt, ..notification(name, Normal, AfterTool) };
     let mut story = Story::new();
@@ -327,7 +327,7 @@ fn the_user_is_shown_what_was_delivered_unless_it_is_low_and_what_waits_for_them
 }
 
 #[test]
-fn a_delivery_is_not_shown_where_that_is_switched_off() {
+fn disabled_delivery_notices_are_not_shown() {
     let mut story = Story::new();
     story.push("ci", High, AfterTool);
     let limits = limits(10);

@@ -149,7 +149,7 @@ pub(super) fn continuing(carrier: &str) -> Exchange {
 }
 
 #[test]
-fn urgent_ones_go_first_and_the_oldest_of_equals() {
+fn notifications_leave_by_priority_then_by_age() {
     let mut story = Story::new();
     for (name, priority, inject_at, created_at) in [
         ("low", Low, TurnEnd, 1),
@@ -192,7 +192,7 @@ fn the_first_exchange_after_a_wake_releases_everything() {
 }
 
 #[test]
-fn a_wake_outlasts_an_exchange_that_could_not_carry_anything() {
+fn a_wake_survives_an_exchange_without_injection() {
     let mut story = Story::new();
     story.push("first", Normal, TurnStart);
     story.injector.woken();
@@ -201,7 +201,7 @@ fn a_wake_outlasts_an_exchange_that_could_not_carry_anything() {
 }
 
 #[test]
-fn the_same_carrier_gets_the_same_answer_even_when_that_was_nothing() {
+fn a_repeated_carrier_gets_the_same_answer() {
     let mut story = Story::new();
     let nothing = story.answer(&exchange(AfterTool, "c1"), 0);
     assert_eq!(nothing, Answer::default());
@@ -249,7 +249,7 @@ fn an_ack_confirms_once() {
 }
 
 #[test]
-fn an_unconfirmed_lease_returns_what_matters_once_and_ends_the_rest() {
+fn an_expired_lease_returns_important_notifications_once() {
     let mut story = Story::new();
     story.push("critical", Critical, Immediate);
     let severity = Severity::Error;
@@ -275,7 +275,7 @@ fn an_unconfirmed_lease_returns_what_matters_once_and_ends_the_rest() {
 }
 
 #[test]
-fn the_oldest_lease_runs_out_early_beyond_the_bound() {
+fn a_full_lease_table_expires_the_oldest_lease() {
     let mut story = Story::new();
     for turn in 0..=lease::LEASES_MAX {
         story.push(&format!("a#{turn}"), if turn == 0 { Critical } else { High }, AfterTool);
@@ -290,7 +290,7 @@ fn the_oldest_lease_runs_out_early_beyond_the_bound() {
 }
 
 #[test]
-fn a_lease_that_ran_out_early_is_not_waited_for() {
+fn an_early_expired_lease_sets_no_timeout() {
     let mut story = Story::new();
     for turn in 0..=lease::LEASES_MAX {
         story.push(&format!("a#{turn}"), Low, AfterTool);
@@ -303,7 +303,7 @@ fn a_lease_that_ran_out_early_is_not_waited_for() {
 }
 
 #[test]
-fn an_ack_after_the_lease_ran_out_ends_what_had_gone_back() {
+fn a_late_ack_removes_the_returned_notification() {
     let mut story = Story::new();
     story.push("critical", Critical, Immediate);
     story.exchange(&exchange(AfterTool, "c1"), 0);
@@ -314,7 +314,7 @@ fn an_ack_after_the_lease_ran_out_ends_what_had_gone_back() {
 }
 
 #[test]
-fn what_never_left_waits_as_before_and_its_carrier_is_answered_anew() {
+fn an_undelivered_injection_requeues_its_notifications() {
     let mut story = Story::new();
     story.push("a", Normal, AfterTool);
     story.push("b", Normal, AfterTool);
@@ -339,7 +339,7 @@ fn a_notification_comes_to_a_session_once() {
 }
 
 #[test]
-fn what_is_on_its_way_is_known_however_many_ended_meanwhile() {
+fn a_leased_notification_is_never_accepted_again() {
     let mut story = Story::new();
     story.push("n", Normal, AfterTool);
     story.exchange(&exchange(AfterTool, "c1"), 0);
@@ -366,7 +366,7 @@ fn a_lower_bound_takes_effect_at_once() {
 }
 
 #[test]
-fn a_full_queue_evicts_the_oldest_of_the_least_important() {
+fn a_full_queue_evicts_oldest_of_lowest_priority() {
     let mut story = Story::new();
     story.injector.set_queue_len_max(3);
     story.push("low#1", Low, TurnEnd);
@@ -392,7 +392,7 @@ fn a_full_queue_evicts_the_oldest_of_the_least_important() {
 }
 
 #[test]
-fn what_is_evicted_is_counted_in_events_until_it_was_said() {
+fn evicted_events_are_counted_until_reported() {
     let mut story = Story::new();
     story.injector.set_queue_len_max(1);
     for (name, events) in [("reminder#1", 15), ("reminder#2", 7), ("ci#1", 2)] {
@@ -408,7 +408,7 @@ fn what_is_evicted_is_counted_in_events_until_it_was_said() {
 }
 
 #[test]
-fn with_a_critical_one_goes_everything_at_any_point() {
+fn critical_notification_releases_the_queue_at_any_point() {
     for point in InjectionPoint::VARIANTS.iter().copied() {
         let mut story = Story::new();
         for (name, priority, inject_at) in
@@ -446,7 +446,7 @@ fn an_expired_notification_is_not_delivered() {
 }
 
 #[test]
-fn the_cap_by_number_spares_critical_ones_and_the_rest_is_counted_by_subscriber() {
+fn the_count_cap_spares_critical_notifications() {
     let mut story = Story::new();
     for n in 0..12 {
         story.push(&format!("fire#{n:02}"), Critical, Immediate);
@@ -464,7 +464,7 @@ fn the_cap_by_number_spares_critical_ones_and_the_rest_is_counted_by_subscriber(
 }
 
 #[test]
-fn a_closed_session_hands_over_what_waits_and_ends_what_is_on_its_way() {
+fn closing_a_session_hands_over_pending_notifications() {
     let mut story = Story::new();
     story.push("sent", Critical, AfterTool);
     story.exchange(&exchange(AfterTool, "c1"), 0);
@@ -479,7 +479,7 @@ fn a_closed_session_hands_over_what_waits_and_ends_what_is_on_its_way() {
 }
 
 #[test]
-fn a_view_shows_what_waits_and_what_is_on_its_way() {
+fn the_view_shows_pending_and_leased_notifications() {
     let mut story = Story::new();
     story.push("sent", Normal, AfterTool);
     story.exchange(&exchange(AfterTool, "c1"), 100);

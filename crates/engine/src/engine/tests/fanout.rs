@@ -62,7 +62,7 @@ fn restored(engine: &Engine) -> Engine {
 }
 
 #[test]
-fn whoever_asks_has_everything_and_the_others_take_theirs_in_slices() {
+fn asking_session_catches_up_first_others_in_slices() {
     let mut engine = behind();
     let now = Timestamp::from_millis(2);
     let exchange = Exchange::new(id(198), InjectionPoint::TurnStart, "c1").into();
@@ -102,7 +102,7 @@ fn queued(engine: &mut Engine) -> usize {
 }
 
 #[test]
-fn an_exchange_in_a_burst_waits_for_no_more_than_a_slice_however_many_sessions_are_open() {
+fn fanout_delays_exchanges_by_at_most_a_slice() {
     const EVENTS: usize = 200;
     let now = Timestamp::from_millis(2);
     for (sessions, scope) in [
@@ -155,7 +155,7 @@ fn a_restart_in_the_midst_changes_nothing() {
 }
 
 #[test]
-fn a_session_that_ends_or_opens_meanwhile_has_what_was_made_while_it_was_open() {
+fn a_session_gets_only_broadcasts_made_while_open() {
     let mut engine = behind();
     let now = Timestamp::from_millis(2);
     engine.handle(Input::SessionSuspended { session: id(199) }, now);
@@ -169,7 +169,7 @@ fn a_session_that_ends_or_opens_meanwhile_has_what_was_made_while_it_was_open() 
 }
 
 #[test]
-fn what_a_session_has_not_taken_yet_can_be_dismissed_there() {
+fn an_untaken_broadcast_can_be_dismissed_per_session() {
     let mut engine = behind();
     let (even, odd) = (id(0), id(1));
     let [for_even, for_all] = ["n00", "n01"].map(NotificationId::new);
@@ -186,7 +186,7 @@ fn what_a_session_has_not_taken_yet_can_be_dismissed_there() {
 }
 
 #[test]
-fn what_is_resolved_is_not_taken_by_those_whom_that_concerns() {
+fn sessions_in_scope_skip_a_resolved_broadcast() {
     let now = Timestamp::from_millis(2);
     let holds = |number, scope| {
         let unresolved = vec![State { key: StateKey(7), seq: Seq(1), version: None }];
@@ -217,7 +217,7 @@ fn what_is_resolved_is_not_taken_by_those_whom_that_concerns() {
 }
 
 #[test]
-fn the_log_stays_within_its_bound_however_many_come() {
+fn the_broadcast_log_stays_bounded() {
     let mut engine = behind();
     assert_eq!(engine.sessions().untaken(), (SESSIONS * BROADCASTS) as u64);
     for number in 100..100 + 2 * LOG_MAX {

@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tables_lose_rows_from_their_tail_and_say_how_many() {
+    fn tables_are_cut_at_the_end_and_counted() {
         let table = |count: usize| (0..count).map(|n| json!({ "n": n })).collect::<Vec<_>>();
         let mut value =
             json!({ "sum": 9, "a": table(20), "b": table(3), "list": (0..30).collect::<Vec<_>>() });
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_are_columns_of_the_only_table_or_those_at_the_root() {
+    fn fields_are_cut_from_single_table_or_root() {
         let mut table = json!({ "t": [{ "a": 1, "b": 2 }, { "a": 3, "b": 4 }] });
         assert_eq!(field_count(&table), 2);
         fields(&mut table, 1);

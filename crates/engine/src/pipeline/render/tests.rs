@@ -74,7 +74,7 @@ const PLAIN: &str = "tool_fail: {{ events[0].payload.tool_name }} {{ events[0].p
      {% if events[0].payload.error_message %} - {{ events[0].payload.error_message }}{% endif %}\nnext: 1";
 
 #[test]
-fn the_plain_style_is_exact_whatever_the_values_hold() {
+fn the_plain_style_renders_any_value_exactly() {
     for (message, written) in [
         (json!("no match"), "tool_fail: grep x - no match\nnext: 1"),
         (json!("a: b, \"c\"\n- d"), "tool_fail: \"grep x - a: b, \\\"c\\\"\\n- d\"\nnext: 1"),
@@ -90,7 +90,7 @@ fn the_plain_style_is_exact_whatever_the_values_hold() {
 }
 
 #[test]
-fn a_cell_of_one_value_keeps_its_type_and_a_mixed_one_is_a_string() {
+fn a_single_value_cell_keeps_its_type() {
     let payload = json!({"n": 5, "f": 1.50, "b": true, "z": null, "s": "05", "k": "a key", "big": u64::MAX});
     for (template, written) in [
         ("v: {{ events[0].payload.n }}", "v: 5"),
@@ -178,7 +178,7 @@ fn keys_of_a_payload_cannot_break_a_header() {
 }
 
 #[test]
-fn a_table_the_template_makes_longer_than_allowed_is_cut_and_counted() {
+fn an_overlong_template_table_is_cut_and_counted() {
     let payload = json!({"message": "m", "all": (0..20).map(|n| json!({"n": n})).collect::<Vec<_>>()});
     let content = content("sum: 20\n{{ events[0].payload.all|toon(key='all') }}", payload);
     let decoded = toon::decode(&content).expect("strict");
@@ -187,7 +187,7 @@ fn a_table_the_template_makes_longer_than_allowed_is_cut_and_counted() {
 }
 
 #[test]
-fn a_template_sees_the_whole_batch_and_only_what_it_writes_is_cut() {
+fn templates_see_the_whole_batch_before_the_cut() {
     let payloads = (1..=40).map(|n| json!({"n": n, "ms": n * 10}));
     let all = Case::new(
         "total: {{ events|map(attribute='payload.n')|sum }}\nlast: {{ events[-1].payload.n }}\ncount: {{ count }}\n\
@@ -227,7 +227,7 @@ fn parts_of_rows_are_rows() {
 }
 
 #[test]
-fn a_column_is_found_under_every_key_that_is_shown_by_its_name() {
+fn a_column_is_found_by_its_displayed_name() {
     let template = r#"{{ rows|toon(key="t", columns=["n", "tool"]) }}"#;
     for (key, name) in [
         ("tool", "tool"),
@@ -245,7 +245,7 @@ fn a_column_is_found_under_every_key_that_is_shown_by_its_name() {
 }
 
 #[test]
-fn a_table_of_columns_that_no_row_has_is_an_error_and_some_of_them_are_named() {
+fn a_table_with_only_absent_columns_fails() {
     let payloads = || [json!({"n": 1, "m": null}), json!({"n": 2})];
     let case = Case::new("{{ rows|toon(key='r', columns=['nn', 'kk']) }}", payloads());
     let failure = case.render().failure.expect("nothing to show");
@@ -263,7 +263,7 @@ fn fields_of_the_same_name_are_both_shown() {
 }
 
 #[test]
-fn a_payload_of_very_many_fields_is_shown_in_part() {
+fn a_payload_of_many_fields_is_shown_partially() {
     let fields: Map<String, Value> = (0..9_000).map(|n| (format!("k{n}"), n.into())).collect();
     let mut case = Case { max_tokens: 200, ..Case::new("{{ rows|toon(key='r') }}", [Value::Object(fields)]) };
     let decoded = toon::decode(&case.content()).expect("strict");
@@ -288,7 +288,7 @@ fn a_tab_cannot_indent() {
 }
 
 #[test]
-fn a_template_that_fails_gives_way_to_the_generic_table_and_says_where() {
+fn a_failing_template_falls_back_to_generic_table() {
     let payload = json!({"message": "m", "list": [1]});
     let endless = "a: 1\n{% for i in range(100000) %}{% set x = i %}{% endfor %}";
     for (template, line, part) in [
@@ -323,7 +323,7 @@ fn a_template_that_fails_gives_way_to_the_generic_table_and_says_where() {
 }
 
 #[test]
-fn the_generic_table_has_the_fields_of_each_payload() {
+fn the_generic_table_shows_all_payload_fields() {
     let payloads = [json!({"message": "no", "at": {"line": 7}}), json!({"x": null, "type": "a"}), json!({})];
     let mut case = Case::new("x: {{ events[7] }}", payloads);
     case.rows[0].repeats = 2;
@@ -336,7 +336,7 @@ fn the_generic_table_has_the_fields_of_each_payload() {
 }
 
 #[test]
-fn counts_that_the_template_does_not_print_are_added() {
+fn counts_missing_from_the_template_are_appended() {
     for (template, written) in [
         ("a: 1", "a: 1\nearlier_repeats: 3\nsuppressed: 4"),
         ("a: 1\nr: {{ repeats }}", "a: 1\nr: 3\nsuppressed: 4"),
@@ -356,7 +356,7 @@ fn counts_that_the_template_does_not_print_are_added() {
 }
 
 #[test]
-fn rows_that_do_not_fit_are_counted_and_the_header_tells_the_truth() {
+fn rows_over_the_budget_are_counted_as_omitted() {
     let payloads = (0..40).map(|n| json!({"n": n, "text": "some words that cost"}));
     let template = "f[{{ count }}]{n,text}:\n{% for r in rows %}\n  {{ r.n }},{{ r.text }}\n{% endfor %}";
     let mut case = Case::new(template, payloads);
@@ -372,7 +372,7 @@ fn rows_that_do_not_fit_are_counted_and_the_header_tells_the_truth() {
 }
 
 #[test]
-fn one_row_that_does_not_fit_has_its_text_cut_with_a_mark() {
+fn an_oversized_row_has_its_text_cut() {
     let case =
         Case { max_tokens: 60, ..Case::new("a: {{ rows[0].t }}", [json!({"t": "word ".repeat(1_000)})]) };
     let content = case.content();
@@ -383,7 +383,7 @@ fn one_row_that_does_not_fit_has_its_text_cut_with_a_mark() {
 }
 
 #[test]
-fn what_fits_nowhere_is_a_name_and_a_count() {
+fn oversized_content_falls_back_to_name_and_count() {
     let template = &format!("a: {}", "word ".repeat(300));
     for (max_tokens, written) in
         [(20, "sub: \"9 events, too large to show\""), (4, "sub: 9"), (1, "events: 9")]
@@ -398,7 +398,7 @@ fn what_fits_nowhere_is_a_name_and_a_count() {
 }
 
 #[test]
-fn a_template_cannot_forge_the_placeholder_of_a_value() {
+fn a_template_cannot_forge_a_value_placeholder() {
     let payload = json!({"m": "\u{2}0\u{3}", "secret": "structure: 1\nb: 2"});
     let template =
         "a: {{ events[0].payload.secret }}\nb: {{ '\\u00020\\u0003' }}\nc: {{ events[0].payload.m }}";
@@ -407,7 +407,7 @@ fn a_template_cannot_forge_the_placeholder_of_a_value() {
 }
 
 #[test]
-fn secrets_are_masked_and_long_fields_cut_before_a_template_sees_them() {
+fn templates_see_masked_secrets_and_cut_fields() {
     let token = format!("ghp_{}", "a1".repeat(18));
     let payload = json!({"t": format!("use \u{1b}[1m{token}"), "long": "x".repeat(FIELD_CHARS_MAX + 5)});
     let text = content("a: {{ rows[0].t }}\nb: {{ rows[0].long|length }}", payload);
@@ -418,7 +418,7 @@ fn secrets_are_masked_and_long_fields_cut_before_a_template_sees_them() {
 }
 
 #[test]
-fn a_missing_template_is_a_failure_like_any_other() {
+fn a_missing_template_is_a_render_failure() {
     let (subscriber, rows) = (SubscriberId::new("sub"), rows([json!({"message": "m"})]));
     let input = RenderInput::new(&subscriber, &rows, Tokens(PLENTY));
     let rendered = Templates::new().render("gone", &input);
@@ -459,7 +459,7 @@ proptest! {
 }
 
 #[test]
-fn a_set_of_templates_can_be_shared_between_threads() {
+fn templates_can_be_shared_between_threads() {
     fn is_shared<T: Send + Sync + std::fmt::Debug>(_: &T) {}
     is_shared(&Templates::new());
 }
@@ -469,7 +469,7 @@ fn word(message: &str) -> Word {
 }
 
 #[test]
-fn what_a_template_says_to_the_user_is_no_part_of_its_output() {
+fn notify_messages_stay_out_of_the_output() {
     let payload = json!({ "tool": "grep", "url": "https://h/1", "bad": "javascript:x", "n": 7 });
     let template = "{{ notify(\"failed: \" ~ events[0].payload.tool, level=\"warn\", category=\"workflow\", link=events[0].payload.url) }}\n\
         tool: {{ events[0].payload.tool }}{{ notify(events[0].payload.n, level=events[0].severity) }}\n\
@@ -564,7 +564,7 @@ fn a_template_that_fails_says_nothing() {
 }
 
 #[test]
-fn a_template_that_runs_again_for_shorter_texts_says_it_once() {
+fn a_rerun_template_notifies_the_user_once() {
     let template = "{{ notify(\"failed\") }}\na: {{ events[0].payload.text }}";
     let case = Case { max_tokens: 60, ..Case::new(template, [json!({ "text": "word ".repeat(300) })]) };
     let rendered = case.render();
@@ -576,7 +576,7 @@ fn a_template_that_runs_again_for_shorter_texts_says_it_once() {
 }
 
 #[test]
-fn of_many_calls_the_last_that_counts_says_how_many_more_there_were() {
+fn excess_notify_calls_are_counted_in_the_last() {
     let template = "{% for e in events %}{{ notify(e.payload.n) }}{% endfor %}a: 1";
     let payloads = |count: u32| (0..count).map(|n| json!({ "n": n }));
     assert_eq!(Case::new(template, payloads(3)).render().words, ["0", "1", "2"].map(word));

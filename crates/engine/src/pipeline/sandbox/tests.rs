@@ -109,7 +109,7 @@ fn large_payload() -> serde_json::Value {
 }
 
 #[test]
-fn what_would_take_memory_or_time_without_bound_fails() {
+fn programs_with_unbounded_memory_or_time_fail() {
     for source in ATTACKS {
         let (ended, spent) = run(source, large_payload());
         assert!(matches!(ended, Ended::Refused | Ended::Failed(..)), "{source}: {ended:?}");
@@ -118,7 +118,7 @@ fn what_would_take_memory_or_time_without_bound_fails() {
 }
 
 #[test]
-fn a_long_text_of_the_template_is_paid_for_each_time_it_is_printed() {
+fn printed_template_text_costs_fuel_each_time() {
     let source = format!("{{% for i in range(30000) %}}{}{{% endfor %}}", "x".repeat(60_000));
     assert!(matches!(run(&source, json!({})).0, Ended::Failed(ErrorKind::OutOfFuel)));
     let source = format!("{{% for i in range(30000) %}}{}{{% endfor %}}", "x".repeat(100));
@@ -184,7 +184,7 @@ fn rewritten_programs_do_what_they_say() {
 }
 
 #[test]
-fn nothing_is_divisible_by_zero_and_asking_is_an_error() {
+fn divisibility_by_zero_is_an_error() {
     let payload = json!({ "n": 0, "f": 0.0, "least": i64::MIN });
     for (expression, expected) in [
         ("42 is divisibleby 2", Some("True")),
@@ -307,7 +307,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 192, ..ProptestConfig::default() })]
 
     #[test]
-    fn no_program_out_of_the_whole_grammar_gets_around_its_account(source in any_template()) {
+    fn no_random_program_exceeds_its_fuel_budget(source in any_template()) {
         let payload = json!({ "text": "a b\n".repeat(2_000), "list": (0..300).collect::<Vec<_>>(), "o": { "a": [1, { "b": 2 }] } });
         let (ended, spent) = run(&source, payload);
         prop_assert!(spent <= STEPS);

@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_much_to_compare_is_one_range() {
+    fn texts_too_large_to_compare_yield_one_range() {
         let text = |mark: &str| (0..3_000).map(|line| format!("{mark}{line}\n")).collect::<String>();
         assert_eq!(changed(&text("a"), &text("b")).as_deref(), Some("1-3000"));
         assert_eq!(

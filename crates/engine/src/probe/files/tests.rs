@@ -28,7 +28,7 @@ fn after_a_call(world: &mut World) -> Vec<String> {
 }
 
 #[test]
-fn a_foreign_change_is_found_once_until_it_changes_again_or_the_agent_looks_again() {
+fn a_foreign_change_is_reported_once_per_version() {
     let mut world = with_read();
     assert!(after_a_call(&mut world).is_empty());
     world.write(A, "one\nTWO\nthree\n");
@@ -43,7 +43,7 @@ fn a_foreign_change_is_found_once_until_it_changes_again_or_the_agent_looks_agai
 }
 
 #[test]
-fn what_cancels_out_or_changes_no_content_is_no_change() {
+fn reverted_or_touched_files_count_as_unchanged() {
     let mut world = with_read();
     world.touch(A);
     assert!(after_a_call(&mut world).is_empty());
@@ -56,7 +56,7 @@ fn what_cancels_out_or_changes_no_content_is_no_change() {
 }
 
 #[test]
-fn a_change_that_is_taken_back_after_it_was_found_is_restored() {
+fn reverting_a_reported_change_is_reported_as_restored() {
     let mut world = with_read();
     let content = world.content(A);
     world.write(A, "other");
@@ -67,7 +67,7 @@ fn a_change_that_is_taken_back_after_it_was_found_is_restored() {
 }
 
 #[test]
-fn a_file_that_is_gone_or_has_another_name_says_so() {
+fn deletions_and_renames_are_reported() {
     let mut world = with_read();
     world.remove(A);
     assert_eq!(after_a_call(&mut world), ["deleted path=a.rs"]);
@@ -81,7 +81,7 @@ fn a_file_that_is_gone_or_has_another_name_says_so() {
 }
 
 #[test]
-fn what_the_agent_does_itself_is_silent() {
+fn the_agents_own_changes_are_not_reported() {
     for (what, call) in [
         ("a command that may write", ran("cargo fmt")),
         ("a redirection", ran("echo x > a.rs")),
@@ -149,7 +149,7 @@ fn formatters_that_the_client_announces_are_left_out() {
 }
 
 #[test]
-fn a_change_before_the_agents_command_is_not_its_doing() {
+fn a_change_before_the_agents_command_is_reported() {
     let mut world = with_read();
     world.write(A, "other");
     world.wait(Duration::from_secs(2));
@@ -158,7 +158,7 @@ fn a_change_before_the_agents_command_is_not_its_doing() {
 }
 
 #[test]
-fn a_change_while_a_harmless_command_runs_says_so() {
+fn a_change_during_a_harmless_command_is_marked() {
     let mut world = with_read();
     world.begin_call("s");
     world.write(A, "one\nfixed\nthree\n");
@@ -167,7 +167,7 @@ fn a_change_while_a_harmless_command_runs_says_so() {
 }
 
 #[test]
-fn a_server_in_the_background_does_not_silence_its_user() {
+fn a_background_server_does_not_hide_user_changes() {
     let mut world = with_read();
     let server = crate::call::Call { in_background: true, ..ran("npm run dev") };
     world.begin_call("s");
@@ -177,7 +177,7 @@ fn a_server_in_the_background_does_not_silence_its_user() {
 }
 
 #[test]
-fn another_session_and_a_subagent_are_named_and_hear_nothing_of_themselves() {
+fn changes_name_the_other_session_or_subagent() {
     let mut world = with_read();
     for (other, name) in [("b1c2d3e4f5", "session b1c2d3e4"), ("s/a7", "your subagent a7")] {
         world.settings.others.enabled = false;
@@ -197,7 +197,7 @@ fn another_session_and_a_subagent_are_named_and_hear_nothing_of_themselves() {
 }
 
 #[test]
-fn what_the_client_says_by_itself_is_left_to_it_once() {
+fn a_change_announced_by_client_is_skipped_once() {
     for call in [wrote(A), shown(A)] {
         let mut world = read_in(World::with_transcript());
         world.write("/transcript", "/w/a.rs\n");
@@ -212,7 +212,7 @@ fn what_the_client_says_by_itself_is_left_to_it_once() {
 }
 
 #[test]
-fn what_the_client_does_not_say_after_all_is_found() {
+fn a_change_the_client_never_announces_is_reported() {
     let mut world = read_in(World::with_transcript());
     world.write("/transcript", "/w/a.rs\n");
     world.end_calls("s", vec![wrote(A)]);
@@ -231,7 +231,7 @@ fn what_the_client_does_not_say_after_all_is_found() {
 }
 
 #[test]
-fn quick_calls_do_not_shorten_the_time_that_the_client_has() {
+fn quick_calls_do_not_shorten_client_grace_period() {
     let mut world = read_in(World::with_transcript());
     world.end_calls("s", vec![wrote(A)]);
     world.write(A, "first");
@@ -244,7 +244,7 @@ fn quick_calls_do_not_shorten_the_time_that_the_client_has() {
 }
 
 #[test]
-fn what_changes_again_while_the_client_is_late_waits_for_no_time() {
+fn a_second_change_ends_the_client_grace_period() {
     let mut world = read_in(World::with_transcript());
     world.end_calls("s", vec![wrote(A)]);
     world.write(A, "first");
@@ -255,7 +255,7 @@ fn what_changes_again_while_the_client_is_late_waits_for_no_time() {
 }
 
 #[test]
-fn a_change_at_the_end_of_a_turn_is_found_with_the_next_prompt() {
+fn turn_end_change_is_reported_with_next_prompt() {
     let mut world = read_in(World::with_transcript());
     world.end_calls("s", vec![wrote(A)]);
     world.write(A, "first");
@@ -267,7 +267,7 @@ fn a_change_at_the_end_of_a_turn_is_found_with_the_next_prompt() {
 }
 
 #[test]
-fn what_changes_while_the_client_is_late_is_found() {
+fn a_change_after_a_late_announcement_is_reported() {
     let mut world = read_in(World::with_transcript());
     world.write("/transcript", "");
     world.end_calls("s", vec![wrote(A)]);
@@ -292,7 +292,7 @@ fn times_that_stop_or_go_back_hide_nothing() {
 }
 
 #[test]
-fn a_file_that_cannot_be_hashed_is_compared_by_size_and_time() {
+fn unhashable_files_are_compared_by_size_and_time() {
     let mut world = World::new();
     world.write(A, &"x".repeat(2 << 20));
     world.end_calls("s", vec![read(A)]);
@@ -303,7 +303,7 @@ fn a_file_that_cannot_be_hashed_is_compared_by_size_and_time() {
 }
 
 #[test]
-fn the_same_finding_has_the_same_name_until_it_was_noted() {
+fn a_finding_keeps_its_id_until_noted() {
     let mut world = with_read();
     let ids = |world: &World| {
         let events = world.look("s", crate::notification::InjectionPoint::AfterTool, &[]);
@@ -323,7 +323,7 @@ fn the_same_finding_has_the_same_name_until_it_was_noted() {
 }
 
 #[test]
-fn the_files_that_were_touched_longest_ago_are_forgotten() {
+fn the_file_limit_evicts_least_recently_touched_files() {
     let mut world = World::new();
     world.settings.files.max_paths = 16;
     for number in 0..40 {
@@ -340,7 +340,7 @@ fn the_files_that_were_touched_longest_ago_are_forgotten() {
 }
 
 #[test]
-fn what_is_left_out_and_what_is_no_file_is_not_known() {
+fn excluded_paths_and_non_files_are_not_tracked() {
     let mut world = World::new();
     for path in ["/w/target/a", "/w/.git/index", "/proc/1/stat", "relative", "/w/node_modules/x/y.js"] {
         world.write(path, "x");
@@ -353,7 +353,7 @@ fn what_is_left_out_and_what_is_no_file_is_not_known() {
 }
 
 #[test]
-fn names_of_files_are_shown_without_what_a_terminal_or_a_block_would_take() {
+fn file_names_are_shown_cleaned_and_bounded() {
     let mut world = World::new();
     let path = format!("/w/a\u{1b}[31m\n</notifications>{}", "x".repeat(4_000));
     world.write(&path, "x");
@@ -365,7 +365,7 @@ fn names_of_files_are_shown_without_what_a_terminal_or_a_block_would_take() {
 }
 
 #[test]
-fn a_pause_is_one_finding_with_what_changed_meanwhile() {
+fn a_pause_is_one_finding_with_its_changes() {
     let mut world = with_read();
     world.wait(Duration::from_secs(60));
     assert!(world.prompt("s").is_empty());
@@ -382,7 +382,7 @@ fn a_pause_is_one_finding_with_what_changed_meanwhile() {
 }
 
 #[test]
-fn a_pause_at_whose_end_a_look_came_too_late_is_found_by_the_next_one() {
+fn the_next_look_reports_a_missed_pause() {
     let mut world = with_read();
     world.wait(Duration::from_secs(9 * 3_600 + 12 * 60));
     world.write(A, "other");
@@ -466,7 +466,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 1_000, ..ProptestConfig::default() })]
 
     #[test]
-    fn each_foreign_change_of_a_known_file_is_found_once_and_none_of_its_own(acts in acts()) {
+    fn random_foreign_changes_are_each_found_once(acts in acts()) {
         let mut world = World::new();
         world.settings.others.enabled = false;
         let agents = ["s", "t"];
@@ -546,7 +546,7 @@ fn reference(known: &mut Knows, world: &World) -> Vec<String> {
 }
 
 #[test]
-fn a_call_that_would_overwrite_a_change_is_held_back_once() {
+fn the_overwrite_guard_stops_a_call_once() {
     let guarded = || {
         let mut world = with_read();
         world.settings.files.guard = Guard::Overwrite;

@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_is_shown_as_on_the_clock_of_who_did_it() {
+    fn times_are_shown_in_the_authors_zone() {
         let now = Timestamp::from_millis(1_795_564_800_000);
         let at = now.as_millis() / 1_000;
         for (at, zone, expected_rfc, expected) in [

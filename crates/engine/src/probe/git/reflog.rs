@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_two_ids_a_time_and_a_message() {
+    fn a_reflog_line_has_ids_time_and_message() {
         let entry = Entry::read(&line("checkout: moving from main to fix")).expect("a line");
         assert!(entry.old.is_none());
         assert_eq!((entry.new.short(), entry.at, entry.zone), ("abababa", 1_795_555_887, 90));
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_line_of_a_log_is_left_out() {
+    fn malformed_reflog_lines_are_skipped() {
         let good = line("commit: x");
         for bad in [
             "",
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_says_what_moved_head_and_where_to() {
+    fn a_reflog_message_gives_action_and_new_head() {
         let branch = |name: &str| Some(Head::Branch(name.to_owned()));
         for (message, word, head) in [
             ("commit: x: y", "commit", None),
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_one_line_of_at_most_eighty_characters() {
+    fn a_branch_name_is_one_bounded_line() {
         let Head::Branch(name) = Head::branch(&format!("refs/heads/a\n\tb\u{1b}[1m{}", "x".repeat(5_000)))
         else {
             panic!("it is a branch");

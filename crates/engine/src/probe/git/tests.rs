@@ -108,7 +108,7 @@ fn switched() -> (Known, World) {
 }
 
 #[test]
-fn a_switch_is_one_finding_with_the_files_that_it_changed() {
+fn a_branch_switch_is_one_finding_with_files() {
     let (mut known, world) = switched();
     let looked = Scene::default().look(&mut known, &world);
     let [finding] = &looked.findings[..] else { panic!("{:?}", looked.findings) };
@@ -132,7 +132,7 @@ fn a_switch_is_one_finding_with_the_files_that_it_changed() {
 }
 
 #[test]
-fn the_same_move_found_again_has_the_same_name_and_another_one_does_not() {
+fn each_move_has_a_stable_unique_name() {
     let (known, mut world) = switched();
     let name = |known: &Known, world: &World| {
         Scene::default().look(&mut known.clone(), world).findings[0].name.clone()
@@ -150,7 +150,7 @@ fn the_same_move_found_again_has_the_same_name_and_another_one_does_not() {
 }
 
 #[test]
-fn what_cannot_be_compared_is_said_without_files() {
+fn an_uncomparable_move_is_reported_without_files() {
     let (mut known, mut world) = switched();
     world.differing = None;
     let looked = Scene::default().look(&mut known, &world);
@@ -252,7 +252,7 @@ const MOVES: [(Lines, &str, Lines, Lines); 14] = [
 ];
 
 #[test]
-fn each_move_is_said_once_and_a_commit_when_a_turn_begins() {
+fn moves_are_reported_once_commits_at_turn_start() {
     for (lines, branch, after_call, at_turn) in MOVES {
         let mut world = World::on_main();
         let known = noted(&world);
@@ -271,7 +271,7 @@ fn each_move_is_said_once_and_a_commit_when_a_turn_begins() {
 }
 
 #[test]
-fn a_commit_that_waits_is_said_with_the_move_that_follows_or_not_at_all() {
+fn deferred_commit_is_reported_with_the_next_move() {
     let mut world = World::on_main();
     let mut known = noted(&world);
     world.log("1 2 995 commit: two");
@@ -309,7 +309,7 @@ fn a_session_gets_nothing_of_its_own_moves() {
 }
 
 #[test]
-fn what_others_did_between_own_moves_is_delivered_from_its_begin_to_its_end() {
+fn foreign_moves_are_reported_apart_from_own_moves() {
     let mut world = World::on_main();
     let mut known = noted(&world);
     world.head("refs/heads/x", 996);
@@ -321,7 +321,7 @@ fn what_others_did_between_own_moves_is_delivered_from_its_begin_to_its_end() {
 }
 
 #[test]
-fn a_command_in_the_background_moves_head_for_ten_minutes() {
+fn a_background_command_owns_moves_for_ten_minutes() {
     for (at, is_own) in [(1_001, true), (1_500, true), (1_700, false)] {
         let mut world = World::on_main();
         let mut known = noted(&world);
@@ -395,7 +395,7 @@ fn a_commit_of_another_session_does_not_wait() {
 }
 
 #[test]
-fn a_log_that_was_cut_is_read_behind_what_is_known_of_it() {
+fn a_truncated_reflog_resumes_after_the_last_entry() {
     // Truncated at the front: the last line is known.
     let mut world = World::on_main();
     world.log("1 2 200 commit: two");
@@ -420,7 +420,7 @@ fn a_log_that_was_cut_is_read_behind_what_is_known_of_it() {
 }
 
 #[test]
-fn a_commit_during_a_look_without_a_log_is_found() {
+fn commit_during_a_look_without_reflog_is_found() {
     let mut world = World::on_main();
     world.remove("/w/.git/logs/HEAD");
     world.write("/w/.git/refs/heads/main", id('1'), 100);
@@ -435,7 +435,7 @@ fn a_commit_during_a_look_without_a_log_is_found() {
 }
 
 #[test]
-fn of_more_moves_than_are_read_the_last_ones_tell() {
+fn a_long_reflog_reports_only_its_last_moves() {
     let mut world = World::on_main();
     let mut known = noted(&world);
     for _ in 0..1_000 {
@@ -449,7 +449,7 @@ fn of_more_moves_than_are_read_the_last_ones_tell() {
 }
 
 #[test]
-fn a_stash_is_said_only_of_somebody_else_and_of_known_files() {
+fn a_foreign_stash_of_read_files_is_reported() {
     for (paths, command, expected) in [
         (&["src/a.rs"][..], "cargo test", &["stash pushed"][..]),
         (&["src/z.rs"], "cargo test", &[]),
@@ -470,7 +470,7 @@ fn a_stash_is_said_only_of_somebody_else_and_of_known_files() {
 }
 
 #[test]
-fn an_operation_that_moves_nothing_is_said_when_it_begins_and_ends() {
+fn an_operation_is_reported_at_start_and_end() {
     let mut world = World::on_main();
     let mut known = noted(&world);
     world.write("/w/.git/MERGE_HEAD", id('2'), 995);
@@ -489,7 +489,7 @@ fn an_operation_that_moves_nothing_is_said_when_it_begins_and_ends() {
 }
 
 #[test]
-fn a_rebase_that_stopped_is_said_with_the_move() {
+fn a_stopped_rebase_is_reported_with_its_move() {
     let mut world = World::on_main();
     let mut known = noted(&world);
     world.write("/w/.git/HEAD", id('2'), 995);
@@ -517,7 +517,7 @@ fn a_hostile_name_stays_one_short_line() {
 }
 
 #[test]
-fn a_folder_without_a_repository_is_looked_at_until_there_is_one() {
+fn a_folder_is_checked_until_a_repository_appears() {
     let mut known = noted(&World::default());
     let world = World::on_main();
     assert_eq!(Scene::default().said(&mut known, &world), [""; 0], "it is noted");
@@ -529,7 +529,7 @@ fn a_folder_without_a_repository_is_looked_at_until_there_is_one() {
 }
 
 #[test]
-fn a_session_that_goes_on_in_another_folder_goes_on_with_its_repository() {
+fn a_session_in_a_subfolder_keeps_its_repository() {
     let (mut known, mut world) = switched();
     world.write("/other/.git/HEAD", "ref: refs/heads/main", 100);
     let inside = Scene { workspace: "/w/src", ..Scene::default() };
@@ -542,7 +542,7 @@ fn a_session_that_goes_on_in_another_folder_goes_on_with_its_repository() {
 }
 
 #[test]
-fn a_worktree_has_its_own_head_and_the_stash_of_its_repository() {
+fn a_worktree_uses_own_head_and_shared_stash() {
     let mut world = World::default();
     world.write("/w/.git", "gitdir: ../r/.git/worktrees/w\n", 100);
     let folder = "/w/../r/.git/worktrees/w";
@@ -556,7 +556,7 @@ fn a_worktree_has_its_own_head_and_the_stash_of_its_repository() {
 }
 
 #[test]
-fn what_is_known_survives_being_written_down() {
+fn the_git_probe_state_survives_serialization() {
     let (mut known, world) = switched();
     let mut scene = Scene::running("git fetch; git commit");
     scene.calls[0].in_background = true;

@@ -105,14 +105,14 @@ mod tests {
     ];
 
     #[test]
-    fn the_ports_of_this_machine_that_a_server_says_it_listens_on_are_found() {
+    fn local_ports_announced_by_a_server_are_found() {
         for (text, expected) in SAMPLES {
             assert_eq!(ports(text), expected, "{text}");
         }
     }
 
     #[test]
-    fn a_line_is_read_up_to_its_bound_and_may_be_cut_within_a_character() {
+    fn lines_are_searched_up_to_the_byte_bound() {
         let long = "\u{fc}".repeat(LINE_BYTES_MAX);
         assert_eq!(ports(&format!("{long} http://localhost:3000\nhttp://localhost:4000")), [4000]);
         assert_eq!(ports(&format!("x{long}")), [0; 0]);

@@ -45,7 +45,7 @@ fn late(world: &mut World) -> Vec<String> {
 }
 
 #[test]
-fn a_port_that_closed_is_said_once_by_the_second_look_and_so_is_one_that_is_open_again() {
+fn closed_and_reopened_ports_are_reported_once() {
     let mut world = World::with_transcript();
     begin(&mut world, "b1", 3000);
     assert_eq!(go_on(&mut world), NONE);
@@ -67,7 +67,7 @@ fn a_port_that_closed_is_said_once_by_the_second_look_and_so_is_one_that_is_open
 
 /// Actions in a session, and its findings at two later looks, the second one after the grace time.
 #[test]
-fn what_is_nobodys_or_the_sessions_own_doing_is_not_said() {
+fn expected_port_closures_are_not_reported() {
     type Happens = fn(&mut World);
     let rows: [(&str, Happens); 9] = [
         ("it goes on", |_| ()),
@@ -121,7 +121,7 @@ fn what_is_nobodys_or_the_sessions_own_doing_is_not_said() {
 }
 
 #[test]
-fn a_turn_that_lists_the_command_as_running_changes_nothing() {
+fn running_command_does_not_hide_a_closed_port() {
     let mut world = world();
     go_on(&mut world);
     world.ports.clear();
@@ -133,7 +133,7 @@ fn a_turn_that_lists_the_command_as_running_changes_nothing() {
 }
 
 #[test]
-fn a_port_that_was_never_open_and_one_that_nobody_named_are_not_said() {
+fn ports_never_open_or_never_named_are_ignored() {
     let mut world = World::with_transcript();
     begin(&mut world, "b1", 3000);
     world.ports = BTreeMap::from([(4000, Some(true))]);
@@ -145,7 +145,7 @@ fn a_port_that_was_never_open_and_one_that_nobody_named_are_not_said() {
 }
 
 #[test]
-fn one_that_the_session_opens_again_by_another_command_is_no_news() {
+fn port_reopened_by_the_session_is_debug_only() {
     let mut world = world();
     go_on(&mut world);
     world.ports.clear();
@@ -167,7 +167,7 @@ fn one_that_the_session_opens_again_by_another_command_is_no_news() {
 }
 
 #[test]
-fn a_fork_knows_what_its_original_knows_and_a_restart_forgets_nothing() {
+fn a_fork_and_a_restart_preserve_watched_ports() {
     let mut world = world();
     world.settings.others.enabled = false;
     go_on(&mut world);
@@ -186,7 +186,7 @@ fn a_fork_knows_what_its_original_knows_and_a_restart_forgets_nothing() {
 }
 
 #[test]
-fn an_output_is_searched_in_whole_lines_up_to_its_bound() {
+fn server_output_is_searched_in_bounded_whole_lines() {
     let mut world = World::with_transcript();
     begin(&mut world, "b1", 3000);
     let filler = format!("{}\n", "x".repeat(99));
@@ -209,7 +209,7 @@ fn an_output_is_searched_in_whole_lines_up_to_its_bound() {
 }
 
 #[test]
-fn servers_ports_and_what_a_look_asks_are_bounded() {
+fn servers_ports_and_checks_are_bounded() {
     let mut world = World::with_transcript();
     for server in 0..SERVERS_MAX + 3 {
         world.wait(Duration::from_secs(1));
@@ -234,7 +234,7 @@ fn servers_ports_and_what_a_look_asks_are_bounded() {
 }
 
 #[test]
-fn what_is_switched_off_asks_nothing() {
+fn a_disabled_probe_checks_no_port() {
     let mut world = World::with_transcript();
     world.settings.ports.enabled = false;
     begin(&mut world, "b1", 3000);

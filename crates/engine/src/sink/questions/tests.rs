@@ -89,7 +89,7 @@ fn lines(events: &[Event]) -> Vec<String> {
 }
 
 #[test]
-fn the_first_answer_ends_a_question_and_the_session_is_notified() {
+fn the_first_answer_ends_a_question() {
     let mut world = World::new();
     world.ask("q1", Awaited::BySession);
     assert_eq!(world.questions.take_changes().map(|open| open.len()), Some(1));
@@ -108,7 +108,7 @@ fn the_first_answer_ends_a_question_and_the_session_is_notified() {
 }
 
 #[test]
-fn an_end_that_is_taken_is_not_announced_and_one_that_is_not_is() {
+fn ends_taken_by_the_caller_are_not_announced() {
     let mut world = World::new();
     world.ask("q1", Awaited::ByCaller);
     world.ask("q2", Awaited::ByCaller);
@@ -126,7 +126,7 @@ fn an_end_that_is_taken_is_not_announced_and_one_that_is_not_is() {
 }
 
 #[test]
-fn a_question_follows_its_session_and_is_left_to_its_folder() {
+fn a_question_follows_its_session_or_its_folder() {
     let mut world = World::new();
     world.ask("q1", Awaited::BySession);
     let (mut effects, [from, to]) = (Effects::default(), ["s1", "s2"].map(SessionId::new));
@@ -141,7 +141,7 @@ fn a_question_follows_its_session_and_is_left_to_its_folder() {
 }
 
 #[test]
-fn no_more_are_kept_than_may_be_and_only_own_events_count() {
+fn open_and_ended_questions_are_bounded() {
     let mut world = World::new();
     for number in 0..QUESTIONS_MAX + 10 {
         world.ask(&format!("q{number}."), Awaited::BySession);

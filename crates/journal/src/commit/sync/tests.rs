@@ -15,7 +15,7 @@ use crate::{
 };
 
 #[test]
-fn one_sync_covers_all_that_waits() {
+fn group_commit_shares_a_sync_among_waiting_appends() {
     let files = MemoryFiles::new();
     let journal = open_prepared(&files, 1 << 20);
     let before = files.operations().syncs;
@@ -37,7 +37,7 @@ fn one_sync_covers_all_that_waits() {
 }
 
 #[test]
-fn who_asks_for_writing_only_does_not_wait_for_a_sync() {
+fn written_level_append_does_not_wait_for_sync() {
     let files = MemoryFiles::new();
     let journal = open_prepared(&files, 1 << 20);
     files.close_gate();
@@ -54,7 +54,7 @@ fn who_asks_for_writing_only_does_not_wait_for_a_sync() {
 }
 
 #[test]
-fn writing_goes_on_in_the_next_segment_while_the_full_one_is_being_synced() {
+fn writing_continues_in_next_segment_during_pending_sync() {
     let files = MemoryFiles::new();
     let journal = open_prepared(&files, SEGMENT_BYTES);
     files.close_gate();
@@ -78,7 +78,7 @@ fn writing_goes_on_in_the_next_segment_while_the_full_one_is_being_synced() {
 }
 
 #[test]
-fn after_a_failed_sync_nothing_is_appended_and_no_sync_is_tried_again() {
+fn failed_sync_poisons_the_journal_without_a_retry() {
     let files = MemoryFiles::new();
     let journal = open_prepared(&files, SEGMENT_BYTES);
     journal.append_blocking(batch(1), Level::Synced).expect("appended");
@@ -97,7 +97,7 @@ fn after_a_failed_sync_nothing_is_appended_and_no_sync_is_tried_again() {
 }
 
 #[test]
-fn a_file_that_was_deleted_under_the_journal_is_noticed_before_anybody_is_answered() {
+fn append_to_a_deleted_segment_file_fails() {
     let files = MemoryFiles::new();
     let journal = open_prepared(&files, 1 << 20);
     journal.append_blocking(batch(1), Level::Synced).expect("appended");
@@ -111,7 +111,7 @@ fn a_file_that_was_deleted_under_the_journal_is_noticed_before_anybody_is_answer
 }
 
 #[test]
-fn a_writer_that_needs_the_next_file_learns_when_there_will_be_none() {
+fn failed_sync_ends_the_wait_for_next_file() {
     let files = MemoryFiles::new();
     let journal = open_prepared(&files, SEGMENT_BYTES);
     files.set_faults(Faults { fail_sync: Some(files.operations().syncs + 1), ..Faults::default() });
@@ -121,7 +121,7 @@ fn a_writer_that_needs_the_next_file_learns_when_there_will_be_none() {
 }
 
 #[test]
-fn an_interval_answers_before_the_sync_and_says_so() {
+fn interval_durability_answers_before_the_sync() {
     let files = MemoryFiles::new();
     let clock = || Timestamp::from_millis(5);
     let opened = open_with(&files, 1 << 20, Durability::Interval, Arc::new(clock)).expect("opened");
@@ -133,7 +133,7 @@ fn an_interval_answers_before_the_sync_and_says_so() {
 }
 
 #[test]
-fn what_nobody_waits_for_is_synced_by_itself_and_then_nothing_wakes_the_thread() {
+fn timer_syncs_written_records_then_stops() {
     for durability in [Durability::Sync, Durability::Interval] {
         let files = MemoryFiles::new();
         let journal = open_syncing(&files, durability);
@@ -148,7 +148,7 @@ fn what_nobody_waits_for_is_synced_by_itself_and_then_nothing_wakes_the_thread()
 }
 
 #[test]
-fn the_timer_runs_only_while_something_is_unsynced_and_nobody_syncs_it() {
+fn sync_timer_runs_only_while_records_are_unsynced() {
     let journal = open_prepared(&MemoryFiles::new(), 1 << 20);
     journal.append_blocking(batch(1), Level::Written).expect("appended");
     let mut state = journal.inner.commits.lock();
@@ -164,7 +164,7 @@ fn the_timer_runs_only_while_something_is_unsynced_and_nobody_syncs_it() {
 }
 
 #[test]
-fn a_clean_journal_is_not_synced_when_it_closes() {
+fn closing_a_synced_journal_syncs_only_the_mark() {
     let files = MemoryFiles::new();
     let journal = open_prepared(&files, 1 << 20);
     journal.append_blocking(batch(1), Level::Synced).expect("appended");

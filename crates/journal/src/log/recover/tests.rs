@@ -16,7 +16,7 @@ use crate::{
 const FIRST: &str = "00000000000000000001.seg";
 
 #[test]
-fn of_a_segment_with_more_keys_than_are_remembered_the_newest_are() {
+fn scan_keeps_newest_keys_within_the_limit() {
     let files = MemoryFiles::new();
     let clock: crate::Clock = Arc::new(|| Timestamp::ZERO);
     let opened = open_with(&files, 1 << 16, crate::Durability::Sync, clock).expect("opened");
@@ -31,7 +31,7 @@ fn of_a_segment_with_more_keys_than_are_remembered_the_newest_are() {
 }
 
 #[test]
-fn what_is_known_is_not_asked_for_again_and_reaches_no_further_than_the_journal() {
+fn scan_reads_keys_only_past_the_hint() {
     let files = journal_of(30);
     let asked = std::cell::RefCell::new(Vec::new());
     let key_of = |record: Record<'_>| {
@@ -60,7 +60,7 @@ fn what_is_known_is_not_asked_for_again_and_reaches_no_further_than_the_journal(
 }
 
 #[test]
-fn the_last_record_is_cut_wherever_it_is_torn() {
+fn start_cuts_last_record_torn_at_any_byte() {
     let whole = journal_killed_at(3);
     let end: u64 = HEADER_BYTES + (1..=3).map(size).sum::<u64>();
     let start = end - size(3);
@@ -82,7 +82,7 @@ fn the_last_record_is_cut_wherever_it_is_torn() {
 }
 
 #[test]
-fn a_whole_record_after_the_torn_one_is_kept_beside_and_does_not_come_back() {
+fn record_behind_torn_one_moves_to_cut_file() {
     let files = journal_killed_at(3);
     let second = HEADER_BYTES + size(1);
     let file = files.open(FIRST).expect("there");
@@ -110,7 +110,7 @@ fn a_whole_record_after_the_torn_one_is_kept_beside_and_does_not_come_back() {
 /// All records were synced and answered, so damage is not a torn end, whether or not the journal
 /// was closed and whether or not a good record follows.
 #[test]
-fn a_damaged_record_that_was_durable_stops_the_start_and_a_repair_helps() {
+fn damaged_durable_record_refuses_start_until_repair() {
     for (at, is_closed, seals) in [(28, false, false), (28, true, false), (30, true, false), (30, true, true)]
     {
         let files = MemoryFiles::new();
@@ -149,7 +149,7 @@ fn a_damaged_record_that_was_durable_stops_the_start_and_a_repair_helps() {
 }
 
 #[test]
-fn what_the_caller_knows_tells_damage_from_a_torn_end() {
+fn recovery_hint_distinguishes_damage_from_torn_end() {
     let files = journal_killed_at(3);
     let third = HEADER_BYTES + size(1) + size(2);
     files.open(FIRST).expect("there").write_at(b"!", third + 31).expect("written");
@@ -172,7 +172,7 @@ fn what_the_caller_knows_tells_damage_from_a_torn_end() {
 /// No repair can help, because the file that is dropped has no record. The caller uses an older
 /// snapshot.
 #[test]
-fn a_journal_that_ends_before_a_half_written_next_file_and_a_snapshot_is_behind() {
+fn half_written_next_file_leaves_journal_behind_snapshot() {
     let files = journal_ahead_of_the_disk(12);
     let next = files.open(NEXT_NAME).expect("there");
     fill_with_zeros(next.as_ref(), HEADER_BYTES + 10, SEGMENT_BYTES).expect("written");
@@ -226,7 +226,7 @@ fn killed_with(count: u64, damage: Damaging) -> MemoryFiles {
 }
 
 #[test]
-fn what_a_start_cuts_is_no_damage_for_a_check_or_a_repair() {
+fn torn_ends_are_not_damage_for_repair() {
     let tombstone = Tombstone { kind: record::RecordKind(255), body: b"lost" };
     for (case, count, damage) in TORN {
         let files = killed_with(*count, *damage);
@@ -243,7 +243,7 @@ fn what_a_start_cuts_is_no_damage_for_a_check_or_a_repair() {
 }
 
 #[test]
-fn what_refuses_a_start_is_damage_for_a_check_and_can_be_repaired() {
+fn repair_fixes_damage_that_refuses_a_start() {
     let tombstone = Tombstone { kind: record::RecordKind(255), body: b"lost" };
     for (case, count, damage) in OUT_OF_ORDER {
         let files = killed_with(*count, *damage);
@@ -256,7 +256,7 @@ fn what_refuses_a_start_is_damage_for_a_check_and_can_be_repaired() {
 }
 
 #[test]
-fn every_record_that_was_found_can_be_read_before_the_journal_is_opened() {
+fn scan_report_reads_every_record_before_opening() {
     // Sealed or not, and with records in the prepared file.
     for (files, last) in
         [(filled(30, true), 30), (filled(30, false), 30), (journal_ahead_of_the_disk(12), 12)]
@@ -274,7 +274,7 @@ fn every_record_that_was_found_can_be_read_before_the_journal_is_opened() {
 
 /// Linux marks pages clean when their sync fails, so a later successful sync proves nothing.
 #[test]
-fn what_a_failed_sync_left_is_durable_after_the_next_start_or_was_never_counted() {
+fn restart_makes_records_of_failed_sync_durable() {
     for seed in 0..8 {
         for count in [2, 12] {
             let files = MemoryFiles::new();
@@ -300,7 +300,7 @@ fn what_a_failed_sync_left_is_durable_after_the_next_start_or_was_never_counted(
 }
 
 #[test]
-fn a_next_file_whose_header_is_damaged_is_kept_and_not_overwritten() {
+fn next_file_with_damaged_header_is_kept_aside() {
     let files = journal_ahead_of_the_disk(12);
     files.open(NEXT_NAME).expect("there").write_at(b"X", 0).expect("written");
     let opened = open(&files);
@@ -310,7 +310,7 @@ fn a_next_file_whose_header_is_damaged_is_kept_and_not_overwritten() {
 }
 
 #[test]
-fn what_a_killed_process_had_only_written_is_made_durable_at_the_start() {
+fn start_makes_written_records_of_killed_process_durable() {
     for count in [2, 12] {
         let files = journal_ahead_of_the_disk(count);
         let opened = open(&files);
@@ -322,7 +322,7 @@ fn what_a_killed_process_had_only_written_is_made_durable_at_the_start() {
 }
 
 #[test]
-fn a_file_that_continues_what_was_lost_is_dropped() {
+fn start_cuts_next_file_after_a_lost_record() {
     let files = journal_ahead_of_the_disk(12);
     let file = files.open(FIRST).expect("there");
     let fifth = HEADER_BYTES + (1..=4).map(size).sum::<u64>();
@@ -336,7 +336,7 @@ fn a_file_that_continues_what_was_lost_is_dropped() {
 }
 
 #[test]
-fn damage_before_the_last_segment_stops_the_start_and_is_named() {
+fn damage_before_last_segment_refuses_the_start() {
     let files = journal_of(30);
     let second = HEADER_BYTES + size(1);
     files.open(FIRST).expect("there").write_at(b"!", second + 30).expect("written");
@@ -352,7 +352,7 @@ fn damage_before_the_last_segment_stops_the_start_and_is_named() {
 
 /// The segments of large records have their last one in the last read of the file, or do not.
 #[test]
-fn of_a_full_segment_whose_records_are_known_only_the_end_is_read() {
+fn hinted_start_reads_only_ends_of_full_segments() {
     const KNOWN: u64 = 1 << 20;
     for (body_bytes, reads_all) in [(500, false), (READ_BYTES / 2, false), (READ_BYTES * 2, true)] {
         let files = journal_of_bodies(4 << 20, body_bytes, 12 << 20);
@@ -375,7 +375,7 @@ fn of_a_full_segment_whose_records_are_known_only_the_end_is_read() {
 }
 
 #[test]
-fn damage_of_a_full_segment_whose_records_are_known_is_found_by_its_reader() {
+fn reader_finds_damage_that_a_hinted_start_skips() {
     let files = journal_of(30);
     let second = HEADER_BYTES + size(1);
     files.open(FIRST).expect("there").write_at(b"!", second + 30).expect("written");
@@ -401,7 +401,7 @@ fn damage_of_a_full_segment_whose_records_are_known_is_found_by_its_reader() {
 }
 
 #[test]
-fn a_missing_segment_is_named_as_the_record_that_is_missing() {
+fn missing_segment_is_reported_by_its_first_record() {
     let files = journal_of(30);
     let names: Vec<String> = files.list().expect("listed");
     let second = segment_file::first_of(&names[1]).expect("a segment");
@@ -411,7 +411,7 @@ fn a_missing_segment_is_named_as_the_record_that_is_missing() {
 }
 
 #[test]
-fn a_newer_format_and_a_newer_record_are_refused() {
+fn newer_segment_format_and_record_version_are_refused() {
     let files = journal_of(1);
     let file = files.open(FIRST).expect("there");
     file.write_at(&[3], 8).expect("written");
@@ -436,7 +436,7 @@ fn a_newer_format_and_a_newer_record_are_refused() {
 }
 
 #[test]
-fn a_file_with_a_segments_name_that_is_none_is_refused() {
+fn file_with_invalid_segment_header_is_refused() {
     let files = journal_of(1);
     files.open(FIRST).expect("there").write_at(b"X", 0).expect("written");
     let error = error(&files);
@@ -444,7 +444,7 @@ fn a_file_with_a_segments_name_that_is_none_is_refused() {
 }
 
 #[test]
-fn whatever_a_power_loss_leaves_what_was_answered_is_there() {
+fn answered_records_survive_every_power_loss() {
     let uncut = MemoryFiles::new();
     let promised = workload(&uncut);
     assert_eq!(promised, WORKLOAD_LEN);

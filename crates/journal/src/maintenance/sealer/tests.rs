@@ -27,7 +27,7 @@ fn segments(files: &MemoryFiles) -> Vec<String> {
 }
 
 #[test]
-fn full_segments_are_sealed_and_hold_what_they_held() {
+fn sealing_full_segments_preserves_every_record() {
     let files = filled(40, false);
     let journal = open_sealing(&files).journal;
     let names = segments(&files);
@@ -52,7 +52,7 @@ fn full_segments_are_sealed_and_hold_what_they_held() {
 }
 
 #[test]
-fn a_reader_in_the_midst_of_a_segment_that_is_sealed_goes_on() {
+fn reader_continues_while_its_segment_is_sealed() {
     let files = filled(40, false);
     let journal = open(&files).journal;
     let mut reader = journal.read_from(Seq(2));
@@ -73,7 +73,7 @@ fn a_reader_in_the_midst_of_a_segment_that_is_sealed_goes_on() {
 }
 
 #[test]
-fn wherever_the_power_is_lost_while_sealing_nothing_is_lost_and_the_next_start_finishes() {
+fn sealing_survives_power_loss_at_every_step() {
     let whole = filled(40, false);
     let count = {
         let files = whole.after_kill();
@@ -103,7 +103,7 @@ fn wherever_the_power_is_lost_while_sealing_nothing_is_lost_and_the_next_start_f
 }
 
 #[test]
-fn what_is_known_of_sealed_segments_is_not_read_again() {
+fn start_skips_sealed_segments_covered_by_hint() {
     let files = filled(40, false);
     open_sealing(&files).journal.close_blocking().expect("closed");
     let names = segments(&files);
@@ -120,7 +120,7 @@ fn what_is_known_of_sealed_segments_is_not_read_again() {
 }
 
 #[test]
-fn a_record_that_is_damaged_keeps_its_segment_from_being_sealed() {
+fn damaged_record_prevents_sealing_of_its_segment() {
     let files = filled(40, false);
     let names = segments(&files);
     let opened = open(&files);
@@ -137,7 +137,7 @@ fn a_record_that_is_damaged_keeps_its_segment_from_being_sealed() {
 }
 
 #[test]
-fn a_look_up_goes_on_behind_a_damaged_block_and_the_damage_is_remembered() {
+fn lookup_continues_past_a_damaged_block() {
     let files = filled(200, false);
     open_sealing(&files).journal.close_blocking().expect("closed");
     let names = segments(&files);
@@ -171,7 +171,7 @@ fn a_segment_that_cannot_be_sealed_is_remembered() {
 
 /// Out of memory can surface as a panic.
 #[test]
-fn a_panic_of_the_sealer_ends_neither_the_journal_nor_its_thread() {
+fn journal_and_sealer_thread_survive_a_panic() {
     let files = filled(40, false);
     let panics = Arc::new(AtomicU32::new(1));
     let left = Arc::clone(&panics);
@@ -198,7 +198,7 @@ fn a_panic_of_the_sealer_ends_neither_the_journal_nor_its_thread() {
 const BYTES: Retention = Retention { age: None, bytes: Some(1 << 30) };
 
 #[test]
-fn retention_deletes_the_oldest_and_never_what_is_needed() {
+fn retention_deletes_oldest_but_not_needed_segments() {
     let files = filled(200, false);
     let retention = Retention { age: None, bytes: Some(1_500) };
     let opened = try_open_sealing(&files, retention, RecoveryHint::default()).expect("opened");
@@ -220,7 +220,7 @@ fn retention_deletes_the_oldest_and_never_what_is_needed() {
 }
 
 #[test]
-fn the_end_of_a_repaired_journal_is_followed_by_a_new_segment() {
+fn append_after_a_sealed_end_starts_new_segment() {
     let files = filled(40, false);
     let names = segments(&files);
     open_sealing(&files).journal.close_blocking().expect("closed");
@@ -238,7 +238,7 @@ fn the_end_of_a_repaired_journal_is_followed_by_a_new_segment() {
 }
 
 #[test]
-fn what_a_full_disk_keeps_from_being_sealed_is_sealed_when_there_is_space() {
+fn full_disk_delays_sealing_until_there_is_space() {
     let files = filled(40, false);
     let is_any_sealed = || segments(&files).iter().any(|name| is_sealed(&files, name));
     files.set_space(Some(30));
@@ -289,7 +289,7 @@ fn open_either(files: &MemoryFiles, seals: bool) -> Result<Journal, OpenError> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
-    fn whatever_is_done_what_is_read_is_what_was_appended(steps in steps()) {
+    fn random_operations_read_back_all_appended_records(steps in steps()) {
         let mut files = MemoryFiles::new();
         let mut seals = false;
         let mut journal = open_either(&files, seals).expect("opened");

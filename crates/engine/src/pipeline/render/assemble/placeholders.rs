@@ -174,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_and_marks_come_apart_and_broken_marks_vanish() {
+    fn placeholders_expand_and_broken_ones_vanish() {
         let mut placeholders = Placeholders::default();
         let first = placeholders.push(Placeholder::Scalar("a".into())).expect("small");
         let second = placeholders.push(Placeholder::Scalar(7.into())).expect("small");
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mark_that_is_in_a_text_often_is_not_expanded_beyond_the_limit() {
+    fn a_repeated_placeholder_expands_only_within_the_limit() {
         let mut placeholders = Placeholders::default();
         let placeholder = placeholders.push(Placeholder::Scalar("x".repeat(10_000).into())).expect("small");
         assert!(placeholders.expand(&placeholder.repeat(20)).is_ok());

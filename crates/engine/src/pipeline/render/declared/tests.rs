@@ -43,7 +43,7 @@ fn said(one: &str, payload: Value) -> Result<String, RenderFailure> {
 }
 
 #[test]
-fn the_text_of_one_event_sees_its_fields_and_keeps_their_types() {
+fn event_text_reads_fields_and_keeps_their_types() {
     let payload =
         json!({"n": 5, "s": "05", "at": {"line": 7}, "list": ["a", "b c", 1], "map": {"k": "x: y"}});
     for (one, written) in [
@@ -63,7 +63,7 @@ fn the_text_of_one_event_sees_its_fields_and_keeps_their_types() {
 }
 
 #[test]
-fn what_is_not_there_prints_nothing_and_takes_a_line_without_a_value_with_it() {
+fn absent_values_print_nothing_and_remove_empty_lines() {
     let payload = json!({"here": "x", "null": null, "empty": "", "zero": 0, "no": false});
     for (one, written) in [
         ("a: {{ payload.here }}\nb: {{ payload.gone }}", "a: x"),
@@ -93,7 +93,7 @@ fn what_is_not_there_prints_nothing_and_takes_a_line_without_a_value_with_it() {
 }
 
 #[test]
-fn a_text_of_one_event_that_uses_what_it_does_not_have_is_refused() {
+fn event_text_with_unknown_names_is_refused() {
     for (one, part) in [
         ("a: {{ events[0].type }}", "an event has no `events`"),
         ("a: {{ tool_name }}", "`payload.tool_name`"),
@@ -107,7 +107,7 @@ fn a_text_of_one_event_that_uses_what_it_does_not_have_is_refused() {
 }
 
 #[test]
-fn the_fields_of_a_payload_that_a_text_names_are_known() {
+fn event_text_reports_its_payload_fields() {
     let fields = |one: &str| {
         let text = EventText::compile(one).expect("it compiles");
         text.fields().iter().cloned().collect::<Vec<_>>()
@@ -126,7 +126,7 @@ fn table(columns: Option<&[(&str, &[&str])]>, repeats: bool) -> Table {
 }
 
 #[test]
-fn one_event_without_a_text_of_its_own_is_a_line_for_each_column() {
+fn a_single_event_renders_each_column_as_line() {
     let payload = || json!({"tool": "grep", "n": null, "note": "a, b", "at": {"line": 7}, "repeats": 4});
     let columns: &[(&str, &[&str])] =
         &[("what", &["name", "tool"]), ("n", &["n"]), ("note", &["note"]), ("line", &["at.line"])];
@@ -161,14 +161,14 @@ fn one_event_without_a_text_of_its_own_is_a_line_for_each_column() {
 }
 
 #[test]
-fn several_events_without_a_table_are_the_generic_one() {
+fn several_events_without_table_use_the_generic_table() {
     let rows = ["a", "b"].map(|text| row(json!({ "text": text }), 1));
     let of = |layout: Layout| render(&layout, &Templates::new(), &rows, PLENTY);
     assert_eq!(of(declared(Some("one: {{ payload.text }}"), None)), of(Layout::generic()));
 }
 
 #[test]
-fn a_line_that_does_not_fit_has_its_text_cut_with_a_mark() {
+fn oversized_lines_have_their_text_cut() {
     let rows = [row(json!({"a": "word ".repeat(300), "b": "x", "c": "y"}), 1)];
     let rendered = render(&declared(None, Some(table(None, true))), &Templates::new(), &rows, 60);
     assert_eq!(rendered.failure, None);
@@ -233,7 +233,7 @@ fn of_same(same: &Same) -> Table {
 
 proptest! {
     #[test]
-    fn a_declared_table_is_what_a_template_would_write(
+    fn a_declared_table_equals_its_template_output(
         same in prop::sample::select(&SAME),
         payloads in any_payloads(2..20),
         repeated in 1..3_u32,
@@ -250,7 +250,7 @@ proptest! {
     }
 
     #[test]
-    fn the_lines_of_one_event_say_what_its_row_in_a_table_says(
+    fn single_event_lines_equal_its_table_row(
         same in prop::sample::select(&SAME),
         payloads in any_payloads(1..2),
     ) {

@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_field_is_what_the_whole_payload_would_say() {
+    fn a_field_lookup_matches_the_whole_payload() {
         for payload in [
             json!({}),
             json!({"a": null, "b": true, "c": -1, "d": 1.5, "e": 18_446_744_073_709_551_615_u64, "f": [1, {"g": "\u{7}"}]}),
@@ -157,7 +157,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_field_of_any_payload_is_what_the_whole_would_say(
+        fn random_field_lookups_match_the_whole_payload(
             fields in prop::collection::btree_map("[ab\u{7}\"\u{e9}]{0,3}", prop_oneof!["[ -~\u{7}\u{e9}]{0,20}".prop_map(Value::from), any::<f64>().prop_map(Value::from), any::<i64>().prop_map(Value::from)], 0..5),
         ) {
             check(&Value::Object(fields.into_iter().collect()));

@@ -98,7 +98,7 @@ mod tests {
     use crate::pipeline::render::Templates;
 
     #[test]
-    fn what_is_refused_is_refused_with_its_place() {
+    fn a_refused_template_names_line_and_column() {
         for (source, line, column, part) in [
             ("a: 1\nb: {{ rows|safe }}", 2, 12, "`safe`"),
             ("a: {{ rows | safe }}", 1, 14, "`safe`"),
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn names_in_text_comments_strings_and_raw_blocks_are_nobodys_business() {
+    fn names_in_text_comments_and_strings_are_ignored() {
         for source in [
             "safe: {{ 'x|safe' }} include",
             "{# x|safe #}a: 1",
