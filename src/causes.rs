@@ -24,9 +24,9 @@ pub fn shortened(text: String) -> String {
     }
     let end_chars = CHARS_MAX - BEGIN_CHARS - CUT.len();
     let byte_at = |char: usize| text.char_indices().nth(char).map_or(text.len(), |(byte, _)| byte);
-    let (begin, end) = text.split_at(byte_at(BEGIN_CHARS));
-    let skipped = byte_at(chars - end_chars) - begin.len();
-    [begin, CUT, end.get(skipped..).unwrap_or_default()].concat()
+    let (begin, _) = text.split_at(byte_at(BEGIN_CHARS));
+    let (_, end) = text.split_at(byte_at(chars - end_chars));
+    [begin, CUT, end].concat()
 }
 
 #[cfg(test)]

@@ -73,15 +73,14 @@ fn percent_decode(text: &str) -> String {
     let mut rest = text.as_bytes();
     while let [first, after @ ..] = rest {
         let escaped = match after {
-            [high, low, ..] if *first == b'%' => hex(*high).zip(hex(*low)),
+            [high, low, after @ ..] if *first == b'%' => {
+                hex(*high).zip(hex(*low)).map(|(high, low)| (high << 4 | low, after))
+            }
             _ => None,
         };
-        match escaped {
-            Some((high, low)) => bytes.push(high << 4 | low),
-            None => bytes.push(*first),
-        }
-        let length = if escaped.is_some() { 3 } else { 1 };
-        rest = rest.get(length..).unwrap_or_default();
+        let (byte, after) = escaped.unwrap_or((*first, after));
+        bytes.push(byte);
+        rest = after;
     }
     String::from_utf8_lossy(&bytes).into_owned()
 }

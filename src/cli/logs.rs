@@ -167,7 +167,7 @@ fn tail(file: &mut File) -> io::Result<Vec<u8>> {
 fn last(text: &str, count: usize) -> &str {
     let Some(before) = count.checked_sub(1) else { return "" };
     let mut ends = text.char_indices().rev().filter(|(_, c)| *c == '\n').skip(1);
-    ends.nth(before).map_or(text, |(at, _)| text.get(at + 1..).unwrap_or_default())
+    ends.nth(before).map_or(text, |(at, _)| text.get(at + 1..).expect("a newline is one byte"))
 }
 
 /// Lines of a log, with coloured levels.

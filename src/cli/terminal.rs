@@ -230,7 +230,7 @@ pub(super) fn cut(text: &str, columns: usize) -> Cow<'_, str> {
         }
         (left, end) = (left - width, at + c.len_utf8());
     }
-    format!("{}{CUT_MARK}", text.get(..end).unwrap_or_default()).into()
+    format!("{}{CUT_MARK}", text.get(..end).expect("0, or the end of a character")).into()
 }
 
 /// `text`, or a mark and its end if it is wider than `columns`.
@@ -246,7 +246,7 @@ pub(super) fn cut_beginning(text: &str, columns: usize) -> Cow<'_, str> {
         }
         (left, start) = (left - width, at);
     }
-    format!("{CUT_MARK}{}", text.get(start..).unwrap_or_default()).into()
+    format!("{CUT_MARK}{}", text.get(start..).expect("the start of a character, or the end")).into()
 }
 
 #[cfg(test)]

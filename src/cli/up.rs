@@ -149,8 +149,8 @@ impl Log {
         };
         let text = read().unwrap_or_default();
         let lines: Vec<&str> = text.lines().collect();
-        let last = lines.get(lines.len().saturating_sub(LOG_LINES_SHOWN)..).unwrap_or_default();
-        last.iter().map(|line| format!("  {line}\n")).collect()
+        let last = lines.iter().skip(lines.len().saturating_sub(LOG_LINES_SHOWN));
+        last.map(|line| format!("  {line}\n")).collect()
     }
 }
 

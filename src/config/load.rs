@@ -177,10 +177,9 @@ fn read_text(path: &Path) -> io::Result<String> {
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));
     }
     String::from_utf8(bytes).map_err(|error| {
-        let at = error.utf8_error().valid_up_to();
-        let line =
-            error.as_bytes().get(..at).unwrap_or_default().iter().filter(|byte| **byte == b'\n').count() + 1;
-        let byte = error.as_bytes().get(at).copied().unwrap_or_default();
+        let (before, rest) = error.as_bytes().split_at(error.utf8_error().valid_up_to());
+        let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
+        let byte = rest.first().copied().unwrap_or_default();
         let message = format!("line {line} holds the byte {byte:#04x}, which is not UTF-8; save it as UTF-8");
         io::Error::new(io::ErrorKind::InvalidData, message)
     })

@@ -111,7 +111,7 @@ impl Place {
     /// `content` is the value after quotes and escapes are read. A range of it maps to the file
     /// only if the file has it literally. Otherwise the place stays unchanged.
     pub(crate) fn within(&self, content: &str, range: Range<usize>) -> Self {
-        let literal = self.text.get(self.span.clone()).unwrap_or_default();
+        let literal = self.text.get(self.span.clone()).expect("a place is inside its text");
         let Some(offset) = literal.find(content) else { return self.clone() };
         let start = self.span.start + offset;
         let span = start + range.start..start + range.end.max(range.start + 1);
@@ -166,7 +166,7 @@ impl Place {
     }
 
     fn before(&self) -> &str {
-        self.text.get(..self.span.start).unwrap_or_default()
+        self.text.get(..self.span.start).expect("a place is inside its text")
     }
 }
 

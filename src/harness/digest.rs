@@ -111,8 +111,7 @@ fn differs_from_run_to_run(word: &[u8]) -> bool {
 /// Such as `0.52s`, `12ms` and `1m`.
 fn is_duration(word: &str) -> bool {
     let number = word.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let unit = word.get(number.len()..).unwrap_or_default();
-    UNITS.contains(&unit) && number.parse::<f64>().is_ok()
+    word.strip_prefix(number).is_some_and(|unit| UNITS.contains(&unit)) && number.parse::<f64>().is_ok()
 }
 
 /// Such as `14:02:07` and `2026-11-22T14:02:07.123Z`.

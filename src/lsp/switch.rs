@@ -200,7 +200,7 @@ pub fn root_of(
     kind: &Kind,
     exists: &mut dyn FnMut(&str) -> bool,
 ) -> Option<String> {
-    let above = path.match_indices('/').rev().map(|(at, _)| path.get(..at).unwrap_or_default());
+    let above = path.match_indices('/').rev().map(|(at, _)| path.get(..at).expect("the position of a slash"));
     let mut marked = above
         .filter(|folder| !folder.is_empty())
         .filter(|folder| kind.root.iter().any(|mark| exists(&format!("{folder}/{mark}"))));

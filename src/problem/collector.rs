@@ -68,7 +68,7 @@ impl Collector {
         };
         if reader.format.is_some_and(|format| !format.is_lines()) {
             let room = (DOCUMENT_BYTES_MAX + 1).saturating_sub(reader.document.len());
-            reader.document.extend(piece.get(..room.min(piece.len())).unwrap_or_default());
+            reader.document.extend(piece.get(..room).unwrap_or(piece));
             return;
         }
         let Reader { lines, matchers, format, formats, .. } = reader;

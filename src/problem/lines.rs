@@ -18,7 +18,7 @@ impl Lines {
         let mut parts = piece.split(|byte| *byte == b'\n').peekable();
         while let Some(part) = parts.next() {
             let room = LINE_BYTES_MAX.saturating_sub(self.rest.len());
-            self.rest.extend(part.get(..room.min(part.len())).unwrap_or_default());
+            self.rest.extend(part.get(..room).unwrap_or(part));
             if parts.peek().is_some() {
                 each(&terminal_line(&self.rest));
                 self.rest.clear();

@@ -242,9 +242,9 @@ impl Reader {
             };
             self.at += count as u64;
             *budget = budget.saturating_sub(count as u64);
-            let bytes = piece.get(..count).unwrap_or_default();
-            self.recent
-                .extend_from_slice(bytes.get(count.saturating_sub(RECENT_BYTES)..).unwrap_or_default());
+            let bytes = piece.get(..count).expect("a read fills at most its buffer");
+            let (_, recent) = bytes.split_at(count.saturating_sub(RECENT_BYTES));
+            self.recent.extend_from_slice(recent);
             self.recent.drain(..self.recent.len().saturating_sub(RECENT_BYTES));
             if self.line.split(bytes, on_line).is_break() {
                 return Ok(ControlFlow::Break(()));
@@ -268,11 +268,12 @@ impl Line {
                 continue;
             }
             if self.bytes.is_empty() {
-                let nulls = text.iter().take_while(|byte| **byte == 0).count();
-                text = text.get(nulls..).unwrap_or_default();
+                while let [0, rest @ ..] = text {
+                    text = rest;
+                }
             }
             let room = LINE_BYTES_MAX - self.bytes.len();
-            self.bytes.extend_from_slice(text.get(..room.min(text.len())).unwrap_or_default());
+            self.bytes.extend_from_slice(text.get(..room).unwrap_or(text));
             let is_long = text.len() > room;
             if is_long {
                 self.bytes.extend_from_slice(CUT_MARK);

@@ -158,11 +158,11 @@ fn one_as_template(one: &str) -> Result<String, String> {
     }
     let mut end = 0;
     for range in ranges {
-        text.push_str(one.get(end..range.start).unwrap_or_default());
-        text.push_str(&printed(one.get(range.clone()).unwrap_or_default()));
+        text.push_str(one.get(end..range.start).expect("the ranges are in order"));
+        text.push_str(&printed(one.get(range.clone()).expect("a range of the text")));
         end = range.end;
     }
-    text.push_str(one.get(end..).unwrap_or_default());
+    text.push_str(one.get(end..).expect("0, or the end of a range"));
     if !text.ends_with('\n') {
         text.push('\n');
     }

@@ -136,7 +136,7 @@ impl LineSplitter {
     /// The next complete line.
     pub fn next_line(&mut self) -> Option<Line<'_>> {
         loop {
-            let rest = self.buffer.get(self.at..).unwrap_or_default();
+            let rest = self.buffer.get(self.at..).expect("a position in the buffer");
             let Some(length) = memchr::memchr(b'\n', rest) else {
                 if rest.len() > EVENT_BYTES_MAX {
                     self.overlong += rest.len();
@@ -174,7 +174,7 @@ impl LineSplitter {
 
     fn line(&mut self, range: std::ops::Range<usize>) -> Line<'_> {
         let overlong = std::mem::take(&mut self.overlong);
-        let bytes = self.buffer.get(range).unwrap_or_default();
+        let bytes = self.buffer.get(range).expect("the range that `take` returned");
         let bytes = bytes.strip_suffix(b"\r").unwrap_or(bytes);
         Line { number: self.number, bytes: check_size(overlong + bytes.len()).map(|()| bytes) }
     }

@@ -28,14 +28,14 @@ impl<E: Fn(&str, usize, char) -> bool> Formatter for Escaping<E> {
     fn write_string_fragment<W: ?Sized + io::Write>(&mut self, to: &mut W, fragment: &str) -> io::Result<()> {
         let mut copied = 0;
         for (at, c) in fragment.char_indices().filter(|(at, c)| (self.0)(fragment, *at, *c)) {
-            to.write_all(fragment.get(copied..at).unwrap_or_default().as_bytes())?;
+            to.write_all(fragment.get(copied..at).expect("characters in order").as_bytes())?;
             let mut units = [0; 2];
             for unit in c.encode_utf16(&mut units) {
                 write!(to, "\\u{unit:04x}")?;
             }
             copied = at + c.len_utf8();
         }
-        to.write_all(fragment.get(copied..).unwrap_or_default().as_bytes())
+        to.write_all(fragment.get(copied..).expect("the end of a character").as_bytes())
     }
 }
 

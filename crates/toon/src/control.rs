@@ -75,11 +75,11 @@ pub fn escape_control_tokens(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     let mut copied = 0;
     for (at, c) in text.char_indices().filter(|(at, _)| control_token_at(text, *at).is_some()) {
-        escaped.push_str(text.get(copied..at).unwrap_or_default());
+        escaped.push_str(text.get(copied..at).expect("characters in order"));
         escaped.push_str(&format!("\\u{:04x}", u32::from(c)));
         copied = at + c.len_utf8();
     }
-    escaped.push_str(text.get(copied..).unwrap_or_default());
+    escaped.push_str(text.get(copied..).expect("the end of a character"));
     escaped
 }
 

@@ -70,14 +70,14 @@ pub fn write_quoted(out: &mut String, text: &str) {
             byte => Some(char::from(byte)),
         };
         let Some(c) = c else { continue };
-        out.push_str(text.get(copied..at).unwrap_or_default());
+        out.push_str(text.get(copied..at).expect("characters in order"));
         out.push_str(escape);
         if escape.is_empty() {
             write!(out, "\\u{:04x}", u32::from(c)).expect("writing to a String cannot fail");
         }
         copied = at + c.len_utf8();
     }
-    out.push_str(text.get(copied..).unwrap_or_default());
+    out.push_str(text.get(copied..).expect("the end of a character"));
     out.push('"');
 }
 

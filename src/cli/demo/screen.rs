@@ -71,7 +71,7 @@ fn wrap(text: &str, width: usize) -> Vec<String> {
         let mut rest = line.to_owned();
         while rest.chars().count() > width {
             let limit = rest.char_indices().nth(width).map_or(rest.len(), |(at, _)| at);
-            let head = rest.get(..limit).unwrap_or_default();
+            let head = rest.get(..limit).expect("the start of a character, or the end");
             let begins = head.len() - head.trim_start().len();
             let cut = head.rfind(' ').filter(|at| *at > begins).unwrap_or(limit);
             let (head, tail) = rest.split_at(cut);

@@ -82,9 +82,8 @@ fn found<'t, 'a>(root: &'t ast::Value<'a>, path: &[String]) -> usize {
 /// Line and column, in characters, of a byte; both from 1.
 fn place(text: &str, at: usize) -> (usize, usize) {
     let before = text.get(..at).unwrap_or(text);
-    let line_start = before.rfind('\n').map_or(0, |end| end + 1);
-    let column = before.get(line_start..).unwrap_or_default().chars().count();
-    (before.matches('\n').count() + 1, column + 1)
+    let line = before.rsplit_once('\n').map_or(before, |(_, line)| line);
+    (before.matches('\n').count() + 1, line.chars().count() + 1)
 }
 
 /// An error of the strict parser, whose column is the number of bytes before it.

@@ -208,7 +208,7 @@ fn pass(
         let chunk = match pipe.read(&mut buffer) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             Ok(0) | Err(_) => break,
-            Ok(count) => buffer.get(..count).unwrap_or_default(),
+            Ok(count) => buffer.get(..count).expect("a read fills at most its buffer"),
         };
         {
             let mut state = output.lock();

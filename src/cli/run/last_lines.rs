@@ -21,7 +21,7 @@ pub(super) struct LastLines {
 impl LastLines {
     pub(super) fn push(&mut self, chunk: &[u8]) {
         let start = chunk.len().saturating_sub(RAW_BYTES_MAX);
-        self.raw.extend(chunk.get(start..).unwrap_or_default());
+        self.raw.extend(chunk.get(start..).expect("a start within the chunk"));
         let excess = self.raw.len().saturating_sub(RAW_BYTES_MAX);
         self.raw.drain(..excess);
         self.is_cut |= start > 0 || excess > 0;

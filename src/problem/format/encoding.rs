@@ -36,7 +36,7 @@ fn utf16(bytes: &[u8], unit: impl Fn([u8; 2]) -> u16) -> String {
 
 /// Whether an XML document declares an encoding of one byte a character.
 fn is_latin(bytes: &[u8]) -> bool {
-    let head = bytes.get(..bytes.len().min(200)).unwrap_or_default();
+    let head = bytes.get(..200).unwrap_or(bytes);
     let head = String::from_utf8_lossy(head).to_ascii_lowercase();
     let Some(declaration) = head.strip_prefix("<?xml").and_then(|rest| rest.split("?>").next()) else {
         return false;

@@ -74,8 +74,8 @@ impl Text {
     }
 
     fn new(place: Option<Place>, line: &str) -> Self {
-        let end = (0..=TEXT_BYTES_MAX.min(line.len())).rev().find(|end| line.is_char_boundary(*end));
-        Self { place, message: line.get(..end.unwrap_or(0)).unwrap_or_default().trim().to_owned() }
+        let begin = (0..=TEXT_BYTES_MAX.min(line.len())).rev().find_map(|end| line.get(..end));
+        Self { place, message: begin.expect("an empty beginning, if no other").trim().to_owned() }
     }
 }
 

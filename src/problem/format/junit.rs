@@ -49,10 +49,11 @@ pub(super) fn read(text: &str) -> Result<Vec<Problem>, String> {
 
 /// Line and column of a byte, from 1.
 fn place(text: &str, at: u64) -> String {
-    let at = usize::try_from(at).unwrap_or(usize::MAX).min(text.len());
-    let before = text.as_bytes().get(..at).unwrap_or_default();
+    let at = usize::try_from(at).unwrap_or(usize::MAX);
+    let before = text.as_bytes().get(..at).unwrap_or(text.as_bytes());
     let line_start = memchr::memrchr(b'\n', before).map_or(0, |end| end + 1);
-    let column = String::from_utf8_lossy(before.get(line_start..).unwrap_or_default()).chars().count();
+    let line = before.get(line_start..).expect("0, or the position after a byte");
+    let column = String::from_utf8_lossy(line).chars().count();
     format!("{}:{}", memchr::memchr_iter(b'\n', before).count() + 1, column + 1)
 }
 

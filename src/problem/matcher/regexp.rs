@@ -128,7 +128,8 @@ impl Translation<'_> {
                 return self.refuse("a group without an end", "");
             };
             let from = self.at + 3;
-            found.push((self.chars.get(from..end).unwrap_or_default().iter().collect(), from));
+            let text = self.chars.get(from..end).expect("a group ends after its `(?!`");
+            found.push((text.iter().collect(), from));
             self.at = end + 1;
         }
         self.write("^");

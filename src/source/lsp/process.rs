@@ -176,7 +176,7 @@ async fn read(
         if count == 0 {
             return None;
         }
-        frames.push(bytes.get(..count).unwrap_or_default());
+        frames.push(bytes.get(..count).expect("a read fills at most its buffer"));
         loop {
             match frames.next_message() {
                 Ok(None) => break,
@@ -216,7 +216,7 @@ async fn listen(mut stderr: impl AsyncRead + Unpin, said: &mut Vec<u8>) {
         match stderr.read(&mut bytes).await {
             Ok(0) | Err(_) => return,
             Ok(count) => {
-                said.extend_from_slice(bytes.get(..count).unwrap_or_default());
+                said.extend_from_slice(bytes.get(..count).expect("a read fills at most its buffer"));
                 said.drain(..said.len().saturating_sub(SAID_BYTES_MAX));
             }
         }

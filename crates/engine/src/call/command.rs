@@ -142,11 +142,14 @@ impl Step {
             is_variable || PREFIXES.contains(&word.as_str()) || is_amount(word)
         };
         let begin = self.words.iter().position(|word| !is_before(word)).unwrap_or(self.words.len());
-        self.words.get(begin..).unwrap_or_default()
+        self.words.get(begin..).expect("the position of a word, or the end")
     }
 
     fn arguments(&self) -> &[String] {
-        self.own_words().get(1..).unwrap_or_default()
+        match self.own_words() {
+            [_, arguments @ ..] => arguments,
+            [] => &[],
+        }
     }
 
     /// Whether the step may have written project files.

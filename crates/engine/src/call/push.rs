@@ -91,7 +91,10 @@ fn of_git(words: &[&str], folder: &str) -> Vec<Push> {
         }
     }
     // The first word is the remote.
-    let refspecs = named.get(1..).unwrap_or_default();
+    let refspecs = match named.as_slice() {
+        [_, refspecs @ ..] => refspecs,
+        [] => &[],
+    };
     if refspecs.is_empty() {
         let push = Push { folder, from: None, branch: None, opens_pr: false };
         return if has_tags { Vec::new() } else { vec![push] };

@@ -297,8 +297,8 @@ pub fn cut_text(text: Cow<'_, str>, chars_max: usize) -> Cow<'_, str> {
     match text.char_indices().nth(chars_max) {
         None => text,
         Some((end, _)) => {
-            let missing = text.get(end..).map_or(0, |rest| rest.chars().count());
-            format!("{}\u{2026} [+{missing} chars]", text.get(..end).unwrap_or_default()).into()
+            let (kept, rest) = text.split_at_checked(end).expect("a character begins at `end`");
+            format!("{kept}\u{2026} [+{} chars]", rest.chars().count()).into()
         }
     }
 }

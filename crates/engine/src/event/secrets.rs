@@ -72,12 +72,12 @@ pub fn mask_secrets(text: &str) -> Cow<'_, str> {
     let mut copied = 0;
     for secret in found {
         if secret.start >= copied && (secret.start > copied || copied == 0) {
-            masked.push_str(text.get(copied..secret.start).unwrap_or_default());
+            masked.push_str(text.get(copied..secret.start).expect("secrets begin and end at characters"));
             masked.push_str(MASK);
         }
         copied = copied.max(secret.end);
     }
-    masked.push_str(text.get(copied..).unwrap_or_default());
+    masked.push_str(text.get(copied..).expect("a secret ends at a character"));
     masked.into()
 }
 

@@ -49,13 +49,14 @@ pub fn check(text: &str) -> Result<(), NoLink> {
     if count > LINK_CHARS_MAX {
         return Err(NoLink::Long(count));
     }
-    let has_scheme =
-        |scheme: &&&str| text.get(..scheme.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(scheme));
-    let scheme = SCHEMES.iter().find(has_scheme).ok_or(NoLink::Scheme)?;
+    let after_scheme = |scheme: &&str| {
+        let (begin, after) = text.split_at_checked(scheme.len())?;
+        begin.eq_ignore_ascii_case(scheme).then_some(after)
+    };
+    let after = SCHEMES.iter().find_map(after_scheme).ok_or(NoLink::Scheme)?;
     if let Some(c) = text.chars().find(|c| !is_url_char(*c)) {
         return Err(NoLink::Character(c));
     }
-    let after = text.get(scheme.len()..).unwrap_or_default();
     let authority = after.split(['/', '?', '#']).next().unwrap_or_default();
     if authority.contains('@') {
         return Err(NoLink::User);

@@ -132,7 +132,7 @@ pub(crate) fn in_expression(source: &str) -> Option<Slip> {
 fn tags(source: &str) -> Vec<Tag<'_>> {
     let (mut tags, mut at, mut is_raw) = (Vec::new(), 0, false);
     while let Some(open) = source.get(at..).and_then(|rest| rest.find('{')).map(|found| at + found) {
-        let rest = source.get(open..).unwrap_or_default();
+        let rest = source.get(open..).expect("a brace is at `open`");
         if rest.starts_with("{#") {
             at = open + rest.find("#}").map_or(rest.len(), |end| end + 2);
         } else if rest.starts_with("{{") || rest.starts_with("{%") {
@@ -152,7 +152,7 @@ fn tags(source: &str) -> Vec<Tag<'_>> {
 }
 
 fn tag<'s>(source: &'s str, open: usize, close: &str) -> Tag<'s> {
-    let rest = source.get(open + 2..).unwrap_or_default();
+    let rest = source.get(open + 2..).expect("two ASCII characters begin the tag");
     let mut quote = None;
     // Another tag before the end means that this tag was not closed.
     let end = rest.char_indices().find_map(|(at, c)| {
@@ -165,12 +165,12 @@ fn tag<'s>(source: &'s str, open: usize, close: &str) -> Tag<'s> {
         (delimiter == close || ["{{", "{%"].contains(&delimiter)).then_some((at, delimiter == close))
     });
     let (inside, is_closed) = match end {
-        Some((at, is_closed)) => (rest.get(..at).unwrap_or_default(), is_closed),
+        Some((at, is_closed)) => (rest.get(..at).expect("a character begins at `at`"), is_closed),
         None => (rest, false),
     };
     let code = inside.trim_start_matches(['-', '+']).trim_start();
     let word_end = code.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(code.len());
-    let word = if close == "%}" { code.get(..word_end).unwrap_or_default() } else { "" };
+    let word = if close == "%}" { code.get(..word_end).expect("the end of a word in it") } else { "" };
     Tag { word, at: open, inside, is_closed }
 }
 

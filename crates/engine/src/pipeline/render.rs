@@ -316,13 +316,13 @@ fn finished_cut(
     for table in lost {
         // A table of this length has one row per event, up to the limit of a filter.
         if table.of == all || table.of == all.min(ROWS_MAX) {
-            left_out += occurrences(input.rows.get(table.kept..table.of).unwrap_or_default());
+            left_out += occurrences(input.rows.get(table.kept..table.of).expect("the rows that it lost"));
             shown = shown.min(table.kept);
         } else {
             left_out += (table.of - table.kept) as u64;
         }
     }
-    let kept = input.rows.get(..shown).unwrap_or_default();
+    let kept = input.rows.get(..shown).expect("no more than all rows");
     let kept = if shown == all { without_last(kept, draft.left_out) } else { kept };
     let mut counts = extras(input, kept, left_out, draft.printed);
     if fields > 0 {

@@ -374,8 +374,8 @@ impl Facts for World {
     fn read(&self, path: &Path, from: u64, max: u64) -> Option<Vec<u8>> {
         let node = self.files.get(path.to_str().expect("text"))?;
         let from = usize::try_from(from).expect("short");
-        let rest = node.content.get(from..).unwrap_or_default();
-        Some(rest.iter().copied().take(usize::try_from(max).expect("short")).collect())
+        let max = usize::try_from(max).expect("short");
+        Some(node.content.iter().copied().skip(from).take(max).collect())
     }
 
     fn name_of(&self, folder: &Path, _device: u64, inode: u64) -> Option<String> {

@@ -75,11 +75,12 @@ pub fn hook_deadline(variable: impl Fn(&str) -> Option<OsString>) -> Duration {
     said.filter(|ms| HOOK_TIMEOUT_MS_LIMITS.contains(ms)).map_or(HOOK_DEADLINE, Duration::from_millis)
 }
 
-fn print(mut output: &[u8]) -> io::Result<()> {
-    while !output.is_empty() {
-        match rustix::io::write(stdout(), output) {
+fn print(output: &[u8]) -> io::Result<()> {
+    let mut written = 0;
+    while let Some(rest @ [_, ..]) = output.get(written..) {
+        match rustix::io::write(stdout(), rest) {
             Err(rustix::io::Errno::INTR) => {}
-            written => output = output.get(written?..).unwrap_or_default(),
+            count => written += count?,
         }
     }
     Ok(())

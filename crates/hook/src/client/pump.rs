@@ -63,7 +63,7 @@ fn copy(from: &mut impl Read, to: &mut impl Write) -> io::Result<()> {
     loop {
         match from.read(&mut buffer) {
             Ok(0) => return Ok(()),
-            Ok(count) => to.write_all(buffer.get(..count).unwrap_or_default())?,
+            Ok(count) => to.write_all(buffer.get(..count).ok_or(io::ErrorKind::InvalidData)?)?,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }

@@ -204,7 +204,7 @@ impl AppendBatch {
     pub(crate) fn records(&self) -> impl Iterator<Item = (RecordKind, &[u8], Option<u128>, Option<u128>)> {
         let mut start = 0;
         self.drafts.iter().map(move |draft| {
-            let body = self.bodies.get(start..draft.end).unwrap_or_default();
+            let body = self.bodies.get(start..draft.end).expect("bodies are only appended");
             start = draft.end;
             (draft.kind, body, draft.key, draft.opposite)
         })

@@ -95,7 +95,8 @@ impl Cursor {
     /// The record of `entry`.
     pub(crate) fn record(&self, entry: &Entry) -> Record<'_> {
         let Entry { kind, seq, time, ref body, .. } = *entry;
-        Record { kind, seq, time, body: self.buffer.get(body.clone()).unwrap_or_default() }
+        let body = self.buffer.get(body.clone()).expect("a place in a buffer that never shrinks");
+        Record { kind, seq, time, body }
     }
 
     /// Reads more, up to `end` of the file; returns whether there was any.
@@ -151,7 +152,7 @@ impl Cursor {
     }
 
     fn rest(&self) -> &[u8] {
-        self.buffer.get(self.position..self.filled).unwrap_or_default()
+        self.buffer.get(self.position..self.filled).expect("the filled part, from a position in it")
     }
 }
 

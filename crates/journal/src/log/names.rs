@@ -136,7 +136,7 @@ pub(crate) fn write(
             bytes.extend_from_slice(&offset.to_le_bytes());
         }
         bytes.resize(begin + PAGE_BYTES - 4, 0);
-        let crc = crc32c::crc32c(bytes.get(begin..).unwrap_or_default());
+        let crc = crc32c::crc32c(bytes.get(begin..).expect("the page begins there"));
         bytes.extend_from_slice(&crc.to_le_bytes());
     }
     let written = || -> io::Result<()> {

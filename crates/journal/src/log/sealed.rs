@@ -312,8 +312,10 @@ impl File for SealedFile {
         let entry = after.checked_sub(1).and_then(|at| index.get(at)).ok_or(SealDamage::Index)?;
         let (next_raw, next_stored) =
             index.get(after).map_or((self.seal.end, self.seal.index_at), |next| (next.raw, next.stored));
-        let (skipped, raw_bytes) = (offset - entry.raw, next_raw - entry.raw);
         let damaged = || io::Error::from(SealDamage::Block(entry.stored));
+        // The checksum of the index does not exclude that it is out of order.
+        let skipped = offset.checked_sub(entry.raw).ok_or_else(damaged)?;
+        let raw_bytes = next_raw.checked_sub(entry.raw).ok_or_else(damaged)?;
         let stored_bytes = next_stored.checked_sub(entry.stored).ok_or_else(damaged)?;
         if raw_bytes > RAW_BYTES_MAX as u64 || stored_bytes > stored_max() as u64 {
             return Err(damaged());
@@ -323,13 +325,11 @@ impl File for SealedFile {
             stored.resize(usize::try_from(stored_bytes).unwrap_or_default(), 0);
             let count = self.file.read_at(&mut stored, entry.stored)?;
             let raw_block = stored.get(..count).and_then(|stored| scratch.decompress(stored));
-            let copied = raw_block.filter(|raw| raw.len() as u64 == raw_bytes).map(|raw| {
-                let rest = raw.get(usize::try_from(skipped).unwrap_or(usize::MAX)..).unwrap_or_default();
+            let copied = raw_block.filter(|raw| raw.len() as u64 == raw_bytes).and_then(|raw| {
+                let rest = raw.get(usize::try_from(skipped).ok()?..)?;
                 let count = rest.len().min(buffer.len());
-                if let (Some(to), Some(from)) = (buffer.get_mut(..count), rest.get(..count)) {
-                    to.copy_from_slice(from);
-                }
-                count
+                buffer.get_mut(..count)?.copy_from_slice(rest.get(..count)?);
+                Some(count)
             });
             scratch.stored = stored;
             copied.ok_or_else(damaged)

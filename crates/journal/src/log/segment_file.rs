@@ -178,7 +178,7 @@ pub(crate) fn used_end(file: &dyn File, offset: u64) -> io::Result<Option<u64>> 
     let (mut offset, mut end) = (offset, None);
     loop {
         let count = file.read_at(&mut buffer, offset)?;
-        let there = buffer.get(..count).unwrap_or_default();
+        let there = buffer.get(..count).expect("no more is read than fits");
         if there.is_empty() {
             return Ok(end);
         }

@@ -143,17 +143,13 @@ fn path(uri: &str) -> String {
     let uri = uri.strip_prefix("file://localhost").or_else(|| uri.strip_prefix("file://")).unwrap_or(uri);
     let (mut bytes, mut rest) = (Vec::with_capacity(uri.len()), uri.as_bytes());
     while let Some((first, after)) = rest.split_first() {
-        let hex = after.get(..2).filter(|_| *first == b'%').and_then(|hex| str::from_utf8(hex).ok());
-        match hex.and_then(|hex| u8::from_str_radix(hex, 16).ok()) {
-            Some(byte) => {
-                bytes.push(byte);
-                rest = after.get(2..).unwrap_or_default();
-            }
-            None => {
-                bytes.push(*first);
-                rest = after;
-            }
-        }
+        let escaped = after.split_at_checked(2).filter(|_| *first == b'%').and_then(|(hex, after)| {
+            let hex = str::from_utf8(hex).ok()?;
+            Some((u8::from_str_radix(hex, 16).ok()?, after))
+        });
+        let (byte, after) = escaped.unwrap_or((*first, after));
+        bytes.push(byte);
+        rest = after;
     }
     String::from_utf8_lossy(&bytes).into_owned()
 }

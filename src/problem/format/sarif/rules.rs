@@ -321,28 +321,22 @@ fn with_arguments(text: &str, arguments: &[String]) -> String {
         let (before, from) = rest.split_at(at);
         written.push_str(before);
         left -= 1;
-        let doubled = if from.starts_with("{{") {
-            Some("{")
-        } else if from.starts_with("}}") {
-            Some("}")
-        } else {
-            None
-        };
+        let (brace, after) = from.split_at(1);
         let number = from.strip_prefix('{').and_then(|inner| inner.split_once('}'));
         let argument =
             number.and_then(|(number, after)| Some((arguments.get(number.parse::<usize>().ok()?)?, after)));
-        rest = match (doubled, argument) {
-            (Some(brace), _) => {
+        rest = match (after.strip_prefix(brace), argument) {
+            (Some(after), _) => {
                 written.push_str(brace);
-                from.get(2..).unwrap_or_default()
+                after
             }
             (None, Some((argument, after))) => {
                 written.extend(argument.chars().take(MESSAGE_BYTES_MAX / 4));
                 after
             }
             (None, None) => {
-                written.push_str(from.get(..1).unwrap_or_default());
-                from.get(1..).unwrap_or_default()
+                written.push_str(brace);
+                after
             }
         };
     }

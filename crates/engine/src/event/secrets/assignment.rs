@@ -207,7 +207,7 @@ fn may_be_name(name: &str) -> bool {
 
 /// The name that ends with the keyword: `DB_PASSWORD`, `--db.password`.
 fn whole_name(text: &str, keyword: &Range<usize>) -> Range<usize> {
-    let before = text.get(..keyword.start).unwrap_or_default();
+    let before = text.get(..keyword.start).expect("a keyword that was found in the text");
     let is_name = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
     let more = before.bytes().rev().take(NAME_BYTES_MAX).take_while(is_name).count();
     keyword.start - more..keyword.end
@@ -250,7 +250,7 @@ fn written(text: &str, name: Range<usize>, end: usize) -> Option<Written<'_>> {
 /// The rest after its spaces, and their number.
 fn without_spaces(rest: &str) -> (&str, usize) {
     let spaces = rest.bytes().take(SPACES_MAX).take_while(|byte| matches!(byte, b' ' | b'\t')).count();
-    (rest.get(spaces..).unwrap_or_default(), spaces)
+    (rest.get(spaces..).expect("the end of spaces in it"), spaces)
 }
 
 /// The value at the start of `rest`, and the length of the quote before it.

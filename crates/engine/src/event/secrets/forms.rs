@@ -172,16 +172,17 @@ impl Form {
 /// split by a line break.
 fn token(rest: &str, kept: usize, least: usize) -> Option<Range<usize>> {
     let run = |from: usize| {
-        rest.get(from..).unwrap_or_default().bytes().take_while(|byte| is_token_byte(*byte)).count()
+        let rest = rest.get(from..).expect("keywords and line breaks are ASCII");
+        rest.bytes().take_while(|byte| is_token_byte(*byte)).count()
     };
     let first = run(kept);
     let mut end = kept + first;
-    let after = rest.get(end..).unwrap_or_default();
+    let after = rest.get(end..).expect("the end of a run of ASCII");
     let line_end = ["\\\n", "\r\n", "\n"].iter().find(|line_end| after.starts_with(**line_end));
     if let Some(line_end) = line_end.filter(|_| first > 0) {
         let from = end + line_end.len();
         let second = run(from);
-        let line = rest.get(from..from + second).unwrap_or_default();
+        let line = rest.get(from..from + second).expect("a run of ASCII");
         let is_rest = second >= REST_CHARS_MIN && line.bytes().any(|byte| byte.is_ascii_digit());
         let is_whole_line = rest.get(from + second..).is_some_and(|after| {
             after.is_empty()

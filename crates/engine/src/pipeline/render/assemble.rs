@@ -236,7 +236,7 @@ impl Pass {
 
     fn key_and_rest(&mut self, symbols: &[Symbol<'_>], at: usize, indent: usize) -> Result<(), String> {
         let (key, rest) = symbols.split_at(at);
-        let rest = rest.get(1..).unwrap_or_default();
+        let rest = rest.get(1..).expect("a colon is at `at`");
         let is_spaced = !rest.is_empty();
         let rest = line::trim(rest);
         if let Some(header) = line::Header::parse(key) {
@@ -310,7 +310,7 @@ impl Pass {
         let (key, rest) = symbols.split_at(at);
         self.key(key)?;
         self.out.push_str(": ");
-        self.cells(rest.get(1..).unwrap_or_default())
+        self.cells(rest.get(1..).expect("a colon is at `at`"))
     }
 
     fn key(&mut self, key: &[Symbol<'_>]) -> Result<(), String> {

@@ -151,7 +151,7 @@ fn fit_table(input: &RenderInput<'_>, clean: &mut CleanRows<'_>, table: &Table) 
             (Some(content), _) => Ok(content),
             (None, Texts::Longer) => Err(Attempt::TooBig),
             (None, texts @ Texts::Shortest) => {
-                let rest = occurrences(input.rows.get(1..).unwrap_or_default());
+                let rest = occurrences(input.rows.get(1..).expect("a table is of several events"));
                 fit_draft(input, &Draft { left_out: rest, ..write(1)? }, texts)
             }
         }

@@ -452,12 +452,7 @@ fn print_own(out: &mut Output<'_>, state: &mut State<'_, '_>, own: &OwnText) -> 
 
 /// Removes the first and last newline of a block, which are not part of its content.
 fn without_blank_edges(captured: &str) -> &str {
-    let first_line_end = captured.find(|c: char| c != ' ' && c != '\t').unwrap_or(captured.len());
-    let start = match captured.get(first_line_end..).and_then(|rest| rest.chars().next()) {
-        Some('\n') => first_line_end + 1,
-        _ => 0,
-    };
-    let text = captured.get(start..).unwrap_or_default();
+    let text = captured.trim_start_matches([' ', '\t']).strip_prefix('\n').unwrap_or(captured);
     let without_indent = text.trim_end_matches([' ', '\t']);
     without_indent.strip_suffix('\n').unwrap_or(text)
 }

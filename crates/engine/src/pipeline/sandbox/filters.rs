@@ -235,7 +235,7 @@ fn pay(account: &Account, price: Price, args: &[Value]) -> Result<(), Error> {
 
 /// Refuses arguments with which a filter would create much from little.
 fn admit(account: &Account, name: &str, args: &[Value]) -> Result<(), Error> {
-    let (Some(value), rest) = (args.first(), args.get(1..).unwrap_or_default()) else { return Ok(()) };
+    let [value, rest @ ..] = args else { return Ok(()) };
     for argument in rest {
         admit_argument(argument)?;
         weigh(account, argument)?;

@@ -20,8 +20,8 @@ pub(super) fn changed(old: &str, new: &str) -> Option<String> {
     let end_max = rest(&old).min(rest(&new));
     let end =
         old.iter().rev().zip(new.iter().rev()).take(end_max).take_while(|(old, new)| old == new).count();
-    let inner_old = old.get(begin..old.len() - end).unwrap_or_default();
-    let inner_new = new.get(begin..new.len() - end).unwrap_or_default();
+    let inner_old = old.get(begin..old.len() - end).expect("the equal ends do not overlap");
+    let inner_new = new.get(begin..new.len() - end).expect("the equal ends do not overlap");
     if inner_old.is_empty() && inner_new.is_empty() {
         return None;
     }

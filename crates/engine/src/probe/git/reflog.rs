@@ -217,7 +217,7 @@ impl Entry {
 /// git writes it.
 pub(super) fn read_entries(tail: &[u8]) -> Vec<Entry> {
     let whole = tail.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
-    let lines = tail.get(..whole).unwrap_or_default().split(|byte| *byte == b'\n');
+    let lines = tail.get(..whole).expect("the end of a line, or 0").split(|byte| *byte == b'\n');
     lines.filter_map(|line| Entry::read(&String::from_utf8_lossy(line))).collect()
 }
 

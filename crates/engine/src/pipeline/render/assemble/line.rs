@@ -86,7 +86,7 @@ fn is_space(symbol: &Symbol<'_>) -> bool {
 pub(super) fn trim<'s, 'a>(symbols: &'s [Symbol<'a>]) -> &'s [Symbol<'a>] {
     let Some(start) = symbols.iter().position(|symbol| !is_space(symbol)) else { return &[] };
     let end = symbols.iter().rposition(|symbol| !is_space(symbol)).map_or(start, |last| last + 1);
-    symbols.get(start..end).unwrap_or_default()
+    symbols.get(start..end).expect("from the first such symbol to the last")
 }
 
 /// The characters, and the text of the printed values.
@@ -114,7 +114,7 @@ pub(super) fn separator(symbols: &[Symbol<'_>]) -> Option<usize> {
 /// The position of the first colon outside quotes and brackets, for lines without a separator.
 pub(super) fn tight_separator(symbols: &[Symbol<'_>]) -> Option<usize> {
     let is_outside = |at: &usize| {
-        let before = symbols.get(..*at).unwrap_or_default();
+        let before = symbols.get(..*at).expect("the position of a colon");
         let count = |wanted: char| {
             before.iter().filter(|symbol| matches!(symbol, Symbol::Char(c) if *c == wanted)).count()
         };
@@ -188,9 +188,10 @@ pub(super) fn cells<'s, 'a>(symbols: &'s [Symbol<'a>]) -> Vec<&'s [Symbol<'a>]> 
     let mut rest = symbols;
     loop {
         let blank = rest.iter().take_while(|symbol| is_space(symbol)).count();
-        let quoted = quoted_length(rest.get(blank..).unwrap_or_default()).map(|length| blank + length);
+        let after_blank = rest.get(blank..).expect("the end of spaces");
+        let quoted = quoted_length(after_blank).map(|length| blank + length);
         let is_whole_cell = |end: &usize| {
-            let after = trim(rest.get(*end..).unwrap_or_default());
+            let after = trim(rest.get(*end..).expect("the end of a quoted text"));
             matches!(after.first(), None | Some(Symbol::Char(',')))
         };
         let start = quoted.filter(is_whole_cell).unwrap_or(0);
@@ -205,7 +206,7 @@ pub(super) fn cells<'s, 'a>(symbols: &'s [Symbol<'a>]) -> Vec<&'s [Symbol<'a>]> 
         };
         let (cell, after) = rest.split_at(comma);
         cells.push(cell);
-        rest = after.get(1..).unwrap_or_default();
+        rest = after.get(1..).expect("it begins with the comma");
     }
 }
 
