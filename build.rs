@@ -6,7 +6,7 @@
 //! address; libraries, heap and stacks keep theirs. With `crt-static` the flags of the compiler
 //! decide it.
 //!
-//! The build is a hash of all that is compiled or embedded (`src/version.rs`): a program that was
+//! The build is a hash of all that is compiled or embedded (`src/daemon/version.rs`): a program that was
 //! replaced by a newer one of the same version can then be noticed.
 
 use std::{

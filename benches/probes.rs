@@ -28,7 +28,7 @@ use crate::{
     report::row,
     support::{Size, load, machine, quantile},
 };
-use aside::server::{Contents, Machine};
+use aside::api::{Contents, Machine};
 use journal::time::Timestamp;
 
 const FILES: [usize; 3] = [0, 200, 1_000];

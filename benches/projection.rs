@@ -17,9 +17,8 @@ use engine::{
 use crate::support::{Size, machine, quantile};
 use aside::{
     config::layers::{LayerKind, SourceFile, Sources},
-    daemon::{fold::Fold, rules::RulesStore},
-    projection::{Notes, Writer},
-    records,
+    daemon::{fold::Fold, records, rules::RulesStore},
+    history::{Notes, Writer},
 };
 use journal::{
     AppendBatch, Journal, JournalSettings, Level, RecordKind, memory::MemoryFiles, time::Timestamp,

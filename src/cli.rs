@@ -62,7 +62,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use hook::{client::Client, paths::Paths};
 use jiff::tz::TimeZone;
 
-use crate::version;
+use crate::daemon::version;
 use context::{Context, parse};
 pub use context::{complain, printable};
 pub use error::CliError;

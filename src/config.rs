@@ -14,6 +14,7 @@
 //! ```
 
 pub mod load;
+pub mod trial;
 
 pub mod layers;
 pub mod shipped;

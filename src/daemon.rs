@@ -5,6 +5,7 @@
 //! The engine, not the daemon, decides about events.
 
 pub mod backup;
+pub mod causes;
 mod clock;
 mod event_loop;
 pub mod fold;
@@ -14,10 +15,15 @@ mod lock;
 mod look_ahead;
 pub mod maintenance;
 pub mod planted;
+pub(crate) mod produced;
+pub mod program;
 mod projector;
+pub mod publisher;
 mod quarantine;
 mod ready;
+pub mod records;
 pub mod recovery;
+pub mod regular_file;
 mod reload;
 pub mod replay;
 pub mod rules;
@@ -25,6 +31,7 @@ mod shutdown;
 mod skipped;
 pub mod snapshots;
 mod supervisor;
+pub mod version;
 mod views;
 mod watchdog;
 
@@ -73,21 +80,25 @@ use self::{
 use journal::{Journal, Opened, Pace, Poisoned, meter::Meters, time::Timestamp};
 
 use crate::{
-    config::{daemon::HttpConfig, last_good::Usable},
-    harness::Transcript,
-    outside::Generation,
-    program::Programs,
-    projection::{FILE_NAME, Projection, Writer},
-    publisher::Publisher,
-    server::{
+    api::{
         self, App, AppParts, ConfigHandle, EngineHandle, Registry, ReloadRequest, Rooms, TRANSCRIPTS_MAX,
+        wire::views::clock_trouble,
     },
-    source::{
-        self, Clocks, Source, ci::Asking, log::Following, lsp::Servers, paths::Searching,
-        schedule::Scheduled, sinks::Sinks, watching::Watching,
+    capability::{
+        ci::Asking,
+        log::source::Following,
+        lsp::source::Servers,
+        notices::Sinks,
+        outside::Generation,
+        paths::source::Searching,
+        schedule::source::Scheduled,
+        source::{self, Clocks, Source},
+        watch::Watching,
     },
-    version,
-    wire::views::clock_trouble,
+    config::{daemon::HttpConfig, last_good::Usable},
+    daemon::{program::Programs, publisher::Publisher},
+    harness::Transcript,
+    history::{FILE_NAME, Projection, Writer},
 };
 
 /// The log of notices to the user, in the state folder, unless the configuration names another.
@@ -477,10 +488,10 @@ fn new_app(
 
 /// Starts the tasks that watch the clients of sessions.
 fn watch_clients(tasks: &mut Supervisor, app: &App, transcripts: mpsc::Receiver<Transcript>) {
-    tasks.start(TaskKind::Transcripts, server::look_for_injections(app.clone(), transcripts));
-    tasks.start(TaskKind::WakeRoutes, server::push_wakes(app.clone()));
-    tasks.start(TaskKind::Processes, server::watch_processes(app.clone()));
-    tasks.start(TaskKind::IdleSessions, server::look_for_idle(app.clone()));
+    tasks.start(TaskKind::Transcripts, api::look_for_injections(app.clone(), transcripts));
+    tasks.start(TaskKind::WakeRoutes, api::push_wakes(app.clone()));
+    tasks.start(TaskKind::Processes, api::watch_processes(app.clone()));
+    tasks.start(TaskKind::IdleSessions, api::look_for_idle(app.clone()));
 }
 
 /// Starts the built-in sources.
@@ -523,12 +534,12 @@ async fn listen_everywhere(
 ) -> Result<bool, ListenError> {
     if let Some(http) = http {
         let (listener, tokens) = listen::tcp(http, &options.state).await?;
-        tasks.start(TaskKind::Listener, server::serve_tcp(listener, app.clone(), tokens));
+        tasks.start(TaskKind::Listener, api::serve_tcp(listener, app.clone(), tokens));
     }
     let passed = passed.take(&options.socket)?;
     let owns_socket = passed.is_none();
     let listener = passed.map_or_else(|| listen::unix(&options.socket), Ok)?;
-    tasks.start(TaskKind::Listener, server::serve_unix(listener, app));
+    tasks.start(TaskKind::Listener, api::serve_unix(listener, app));
     Ok(owns_socket)
 }
 

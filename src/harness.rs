@@ -34,7 +34,7 @@ use engine::{
 };
 use hook::harness::header;
 
-use crate::{causes::shortened, wire::FieldError};
+use crate::{api::wire::FieldError, daemon::causes::shortened};
 
 /// The headers of a hook call by name, decoded by [`header_text`].
 pub type Headers<'a> = &'a dyn Fn(&str) -> Option<String>;

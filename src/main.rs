@@ -2,7 +2,7 @@
 
 use std::{env, process::ExitCode};
 
-use aside::{causes::with_causes, cli};
+use aside::{cli, daemon::causes::with_causes};
 
 /// musl's own allocator has one lock for all threads. The version, and the lack of huge pages, are
 /// chosen for a fast hook: docs/benchmarks.md has the cost.

@@ -26,7 +26,7 @@ use super::{
     terminal::one_line,
     workspace_or_current,
 };
-use crate::wire::questions::{Asked, QuestionEnd, QuestionList, QuestionView};
+use crate::api::wire::questions::{Asked, QuestionEnd, QuestionList, QuestionView};
 
 const PATH: &str = "/v1/questions";
 /// The exit code of a question that nobody answered in time.

@@ -29,8 +29,8 @@ use serde::de::DeserializeOwned;
 
 use super::{CliError, of_harness::harness, terminal::one_line};
 use crate::{
+    api::wire::views::{PendingView, WakeView},
     harness::kind::Kind,
-    wire::views::{PendingView, WakeView},
 };
 use started_by::StartedBy;
 

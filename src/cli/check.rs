@@ -9,13 +9,11 @@ use std::path::{self, Path, PathBuf};
 use engine::{event::catalogue, words::counted};
 
 use super::{CliError, Context, matchers};
-use crate::{
-    config::{
-        compile::compile,
-        layers::{FileKind, LayerKind, Sources},
-        load::{SYSTEM_FOLDER, read_layers, with_file},
-        report::{Diagnostic, Report},
-    },
+use crate::config::{
+    compile::compile,
+    layers::{FileKind, LayerKind, Sources},
+    load::{SYSTEM_FOLDER, read_layers, with_file},
+    report::{Diagnostic, Report},
     trial,
 };
 

@@ -1,6 +1,6 @@
 //! How the probes of `aside doctor` are recognized.
 
-use crate::wire::sources::{DOCTOR_AGENT as AGENT, DOCTOR_SESSION as SESSION};
+use crate::api::wire::sources::{DOCTOR_AGENT as AGENT, DOCTOR_SESSION as SESSION};
 
 /// The source of a probe's event.
 pub(super) const SOURCE: &str = "doctor";

@@ -12,6 +12,7 @@ use engine::event::catalogue;
 
 use super::{CliError, Context};
 use crate::{
+    api::wire::hint,
     config::{
         compile::{Compiled, compile},
         declared,
@@ -19,9 +20,8 @@ use crate::{
         layers::{FileKind, LayerKind, SourceFile, Sources},
         listing::{self, Listed, ListedState},
         load::{layers_of, read_layers},
+        trial,
     },
-    trial,
-    wire::hint,
 };
 
 #[derive(Debug, clap::Args)]

@@ -15,9 +15,11 @@ use super::{
     up::UpError,
 };
 use crate::{
+    api::{
+        TokensError,
+        wire::error::{ErrorBody, ErrorView},
+    },
     daemon::{DaemonError, backup::BackupError, maintenance::MaintenanceError},
-    server::TokensError,
-    wire::error::{ErrorBody, ErrorView},
 };
 
 /// Why a command failed; its text follows "failed to".

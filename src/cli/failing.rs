@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use super::{CliError, Context, parse, terminal::Terminal, terminal::one_line};
 
-use crate::wire::views::{FailingView, SubscriberCounts};
+use crate::api::wire::views::{FailingView, SubscriberCounts};
 
 impl FailingView {
     /// One line about it.

@@ -11,7 +11,7 @@ use super::{
     parse,
     table::{Cell, Table},
 };
-use crate::wire::{
+use crate::api::wire::{
     event::EventView,
     history::{EventLine, EventPage, NotificationPage, NotificationView, ProjectionView},
 };

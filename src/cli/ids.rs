@@ -13,7 +13,7 @@ use super::{CliError, Context, doctor_probe, parse, terminal::one_line};
 
 use hook::client::percent_encode;
 
-use crate::wire::{
+use crate::api::wire::{
     history::{ClosedSession, ClosedSessionPage, EventLine, EventPage, NotificationPage, NotificationView},
     inbox::InboxList,
     views::{SessionList, SessionView},

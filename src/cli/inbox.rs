@@ -13,7 +13,7 @@ use super::{
     parse,
     terminal::{self, Terminal, Tone, one_line},
 };
-use crate::wire::{inbox::InboxList, views::WaitingView};
+use crate::api::wire::{inbox::InboxList, views::WaitingView};
 use decision::{Which, discuss, dismiss};
 use questions::asked;
 
@@ -181,8 +181,8 @@ fn indented(text: &str, indent: usize, terminal: &Terminal) -> String {
 #[cfg(test)]
 mod tests {
     use crate::{
+        api::wire::{inbox::InboxList, views::WaitingView},
         cli::tests::run_against,
-        wire::{inbox::InboxList, views::WaitingView},
     };
     use hook::client::fake::FakeDaemon;
 

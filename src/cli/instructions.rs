@@ -3,7 +3,7 @@
 use clap::builder::PossibleValuesParser;
 
 use super::{CliError, Context};
-use crate::{harness::table::KINDS, wire::instructions::INSTRUCTIONS};
+use crate::{api::wire::instructions::INSTRUCTIONS, harness::table::KINDS};
 
 /// The name of a loop of one's own.
 const LOOP: &str = "loop";

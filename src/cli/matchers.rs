@@ -7,15 +7,15 @@ use std::{
 };
 
 use crate::{
+    capability::problem::{
+        format::text_of,
+        matcher::{FILE_BYTES_MAX, MatcherError, Matchers},
+    },
     config::{
         report::{Diagnostic, Place},
         text::Text,
     },
-    problem::{
-        format::text_of,
-        matcher::{FILE_BYTES_MAX, MatcherError, Matchers},
-    },
-    regular_file,
+    daemon::regular_file,
 };
 
 /// Most files that are read.

@@ -8,7 +8,7 @@ use engine::{notification::Category, words::Words};
 use serde_json::{Map, Value};
 
 use super::{CliError, Context, absolute_folder, ids, parse, terminal::one_line, workspace_or_current};
-use crate::wire::notify::NotifyAnswer;
+use crate::api::wire::notify::NotifyAnswer;
 
 const DOING: &str = "notify the user";
 

@@ -22,13 +22,13 @@ use engine::notification::Priority;
 use journal::time::Timestamp;
 
 use crate::{
-    causes::with_causes,
-    wire::{
+    api::wire::{
         history::{Delivery, NotificationPage, NotificationView},
         inbox::InboxList,
         sources::SourceView,
         views::{NotificationCounts, StatusView},
     },
+    daemon::causes::with_causes,
 };
 
 /// Most rows of each table, so that all fit on a screen of 24 lines.

@@ -24,7 +24,7 @@ use serde::de::IgnoredAny;
 use serde_json::{Map, Value, json};
 
 use super::{CliError, Context, absolute_folder, complain, ids, parse, refused, workspace_or_current};
-use crate::wire::{
+use crate::api::wire::{
     error::ErrorView,
     publish::{NumberedError, Published, ResultView, Results, Summary},
 };

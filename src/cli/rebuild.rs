@@ -10,8 +10,8 @@ use serde::Deserialize;
 
 use super::{CliError, Context, parse};
 use crate::{
+    api::wire::history::ProjectionView,
     daemon::{self, Rebuilt},
-    wire::history::ProjectionView,
 };
 
 const DOING: &str = "rebuild the history";

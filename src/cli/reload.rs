@@ -4,7 +4,7 @@ use super::{CliError, Context, check, parse, refused, status::HASH_CHARS};
 
 use engine::words::counted;
 
-use crate::wire::views::{ConfigView, FindingsView, ReloadView};
+use crate::api::wire::views::{ConfigView, FindingsView, ReloadView};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {

@@ -6,8 +6,8 @@ use hook::client::Client;
 use serde::Deserialize;
 
 use crate::{
-    version::{BUILD, VERSION},
-    wire::views::ConfigView,
+    api::wire::views::ConfigView,
+    daemon::version::{BUILD, VERSION},
 };
 
 /// Time limit of a running daemon's status.

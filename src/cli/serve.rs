@@ -292,7 +292,7 @@ Hooks of clients are slower without `aside-hook` next to this program, which
 
     #[test]
     fn a_part_without_a_waiter_ends_the_daemon() {
-        let (own, runtime) = ("src/server/events.rs", "/registry/tokio-1.54.1/src/runtime/io/driver.rs");
+        let (own, runtime) = ("src/api/events.rs", "/registry/tokio-1.54.1/src/runtime/io/driver.rs");
         for (thread, is_in_task, place, ends) in [
             (Some(WORKER_NAME), false, own, true),
             (Some(WORKER_NAME), true, own, false),

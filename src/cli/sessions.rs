@@ -13,7 +13,7 @@ use super::{
 };
 use journal::time::Timestamp;
 
-use crate::wire::views::{SessionList, SessionView};
+use crate::api::wire::views::{SessionList, SessionView};
 
 pub(super) const PATH: &str = "/v1/sessions";
 

@@ -12,15 +12,17 @@ use super::{
     terminal::{Terminal, Tone, one_line},
 };
 use crate::{
-    causes::with_causes,
-    config::producers::Producer,
-    server::Machine,
-    source::{Source, ci::Asking},
-    wire::{
-        hint,
-        sources::{CountView, SourceView, SourcesView},
-        views::SessionList,
+    api::{
+        Machine,
+        wire::{
+            hint,
+            sources::{CountView, SourceView, SourcesView},
+            views::SessionList,
+        },
     },
+    capability::{ci::Asking, source::Source},
+    config::producers::Producer,
+    daemon::causes::with_causes,
 };
 
 const DOING: &str = "list the sources";
@@ -263,11 +265,11 @@ fn detail(source: &SourceView, view: &SourcesView, context: &Context<'_>) -> Val
 mod tests {
     use super::*;
     use crate::{
-        cli::tests::run_against,
-        wire::{
+        api::wire::{
             history::ProjectionView,
             sources::{LooksView, UnservedView},
         },
+        cli::tests::run_against,
     };
     use hook::client::fake::FakeDaemon;
 

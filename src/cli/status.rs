@@ -15,7 +15,7 @@ use super::{
     table::{self, Cell, Table},
     terminal::Terminal,
 };
-use crate::wire::{
+use crate::api::wire::{
     history::ProjectionView,
     views::{DiskView, JournalView, NotificationCounts, StatusView, SubscriberCounts, TokenCounts},
 };
@@ -226,11 +226,11 @@ fn up(millis: u64) -> String {
 mod tests {
     use super::*;
     use crate::{
-        cli::tests::run_against,
-        wire::{
+        api::wire::{
             sources::SourcesView,
             views::{ConfigView, EventCounts, RulesView, SessionCounts},
         },
+        cli::tests::run_against,
     };
     use hook::client::fake::FakeDaemon;
 

@@ -4,11 +4,11 @@ use std::io;
 
 use super::{CliError, Context};
 use crate::{
-    daemon,
-    server::{
+    api::{
         TokensError,
         tokens::{self, Scope},
     },
+    daemon,
 };
 
 #[derive(Debug, clap::Args)]

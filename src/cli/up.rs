@@ -26,9 +26,11 @@ use super::{
     running::{Running, running},
 };
 use crate::{
-    daemon::LOCK_FILE,
+    daemon::{
+        LOCK_FILE,
+        version::{BUILD, VERSION},
+    },
     harness::table::KINDS,
-    version::{BUILD, VERSION},
 };
 use error::READY_TIMEOUT;
 pub(super) use error::UpError;

@@ -21,7 +21,7 @@ use super::{
     terminal::one_line,
     workspace_or_current,
 };
-use crate::wire::watches::{ConditionView, WatchAnswer, WatchList, WatchView};
+use crate::api::wire::watches::{ConditionView, WatchAnswer, WatchList, WatchView};
 
 const PATH: &str = "/v1/watches";
 /// Displayed characters of a watch's id; the daemon accepts a prefix.

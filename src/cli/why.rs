@@ -14,8 +14,7 @@ use super::{
     terminal::{self, Tone, one_line},
 };
 use crate::{
-    causes::with_causes,
-    wire::{
+    api::wire::{
         error::ErrorView,
         event::EventView,
         history::{
@@ -23,6 +22,7 @@ use crate::{
             NotificationWithHistory, OtherEvent,
         },
     },
+    daemon::causes::with_causes,
 };
 
 const DOING: &str = "look it up";
@@ -262,8 +262,8 @@ impl Page<'_, '_> {
 #[cfg(test)]
 mod tests {
     use crate::{
+        api::wire::history::{Delivery, NotificationPage, NotificationView},
         cli::tests::run_against,
-        wire::history::{Delivery, NotificationPage, NotificationView},
     };
     use hook::client::fake::FakeDaemon;
 

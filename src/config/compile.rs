@@ -18,6 +18,7 @@ use engine::{
 };
 
 use crate::{
+    capability::outside::{self, Generation},
     config::{
         case::SubscriberTest,
         catalogue::{self, Entries},
@@ -31,7 +32,6 @@ use crate::{
         text::Text,
         webhooks::{self, Webhooks},
     },
-    outside::{self, Generation},
 };
 
 /// The result of a compilation.

@@ -21,6 +21,7 @@ use engine::{
 use strum::{EnumDiscriminants, IntoStaticStr, VariantArray};
 
 use crate::{
+    capability::{outside, webhook::Kind},
     config::{
         activation, frames,
         raw::{Document, Parsed, Section, Value, finish_all},
@@ -28,8 +29,6 @@ use crate::{
         sinks, sources, subscriber, values,
         webhooks::{self, Sender},
     },
-    outside,
-    webhook::Kind,
 };
 
 const SECTIONS: [&str; 8] =

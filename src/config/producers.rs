@@ -19,9 +19,11 @@ use engine::{
 };
 
 use crate::{
+    capability::{
+        outside::{self, Generation},
+        webhook,
+    },
     harness::table::KINDS,
-    outside::{self, Generation},
-    webhook,
 };
 
 /// The `source` of the events that the program publishes about an agent or about itself.

@@ -10,6 +10,7 @@ use std::{
 use serde_json::Value as Json;
 
 use crate::{
+    capability::webhook::{Kind, Path, Row},
     config::{
         case,
         layers::{LayerKind, SourceFile},
@@ -17,7 +18,6 @@ use crate::{
         report::{Diagnostic, shown},
         values,
     },
-    webhook::{Kind, Path, Row},
 };
 
 const SHIPPED: &str = include_str!("../../config/webhooks.toml");

@@ -31,8 +31,8 @@ use engine::{
 use journal::{AppendError, Closed, Journal, Pace, ReadError, Reader, time::Timestamp};
 
 use crate::{
-    publisher::{Publisher, Records},
-    server::{Pulse, Query, Registry},
+    api::{Pulse, Query, Registry},
+    daemon::publisher::{Publisher, Records},
 };
 
 /// Duration of a slice, independent of the cost of its records. Queries, deadlines and waiting

@@ -17,9 +17,9 @@ use engine::{
 use journal::{Reader, Record, time::Timestamp};
 
 use crate::{
-    outside::{self, Generation},
-    projection::Notes,
-    records::{self, RecordError, RecordInput, Skip, SkipDecision},
+    capability::outside::{self, Generation},
+    daemon::records::{self, RecordError, RecordInput, Skip, SkipDecision},
+    history::Notes,
 };
 
 /// An engine, and the store of the rules of any time.

@@ -15,8 +15,8 @@ use listenfd::ListenFd;
 use tokio::net::{TcpListener, UnixListener};
 
 use crate::{
+    api::{self, Tokens, TokensError},
     config::daemon::HttpConfig,
-    server::{self, Tokens, TokensError},
 };
 
 /// The token file in the state folder.
@@ -118,7 +118,7 @@ pub(super) fn unix(path: &Path) -> Result<UnixListener, ListenError> {
         return Err(ListenError::InUse { path: path.into() });
     }
     remove(path)
-        .and_then(|()| server::bind_unix(path))
+        .and_then(|()| api::bind_unix(path))
         .map_err(|source| ListenError::Socket { path: path.into(), source })
 }
 

@@ -11,7 +11,7 @@ use engine::{
 };
 use journal::Reader;
 
-use crate::records::{self, RecordInput};
+use crate::daemon::records::{self, RecordInput};
 
 /// Largest distance between an exchange and its release, in records. The release is written before
 /// the next record is applied, and publishers wait when the engine is 4 to 16,384 records behind,

@@ -16,7 +16,7 @@ use journal::{
     record::RecordKind,
 };
 
-use crate::records::{self, Skip, SkipDecision};
+use crate::daemon::records::{self, Skip, SkipDecision};
 
 /// Why a state folder cannot be verified or repaired.
 #[derive(Debug, thiserror::Error)]

@@ -49,7 +49,7 @@ use super::fold::Fold;
 use engine::event::Seq;
 use journal::background;
 
-use crate::projection::{Command, Notes, Projection, ProjectionError, Writer};
+use crate::history::{Command, Notes, Projection, ProjectionError, Writer};
 
 /// How long the first notes wait for more to share their transaction: each transaction takes some
 /// twenty pages, however small. This delay of the history is not noticeable.

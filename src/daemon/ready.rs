@@ -7,7 +7,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::outside::Generation;
+use crate::capability::outside::Generation;
 
 /// Holds the most recently compiled rules.
 #[derive(Debug, Clone, Default)]

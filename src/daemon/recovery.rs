@@ -32,8 +32,8 @@ use journal::{
 
 use crate::{
     config::daemon::{Durability as Configured, JournalConfig},
-    projection::{FILE_NAME, Notes, ProjectionError, Writer},
-    records,
+    daemon::records,
+    history::{FILE_NAME, Notes, ProjectionError, Writer},
 };
 
 /// How often a replay tells the service manager that it goes on, at most.

@@ -36,7 +36,11 @@ use engine::{
 use journal::{AppendError, Appended, Journal, time::Timestamp};
 
 use crate::{
-    causes::with_causes,
+    api::{
+        ConfigHandle, ConfigState, RELOADS_MAX, ReloadRefusal, ReloadRequest,
+        wire::views::{ConfigView, FindingsView, ReloadView},
+    },
+    capability::outside::Generation,
     config::{
         compile::{Compiled, compile},
         daemon::DaemonConfig,
@@ -44,12 +48,12 @@ use crate::{
         layers::{FileKind, LayerKind, SourceFile, Sources},
         load::{layers_of, read_layers, with_missing},
         report::{Diagnostic, Level, Report},
+        trial,
     },
-    outside::Generation,
-    publisher::{Publisher, Records},
-    server::{ConfigHandle, ConfigState, RELOADS_MAX, ReloadRefusal, ReloadRequest},
-    trial,
-    wire::views::{ConfigView, FindingsView, ReloadView},
+    daemon::{
+        causes::with_causes,
+        publisher::{Publisher, Records},
+    },
 };
 
 /// Most problems that are shown until the next reading.

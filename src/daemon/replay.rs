@@ -26,10 +26,12 @@ use engine::{
 use journal::{Journal, OpenError, ReadError, Reader, Record};
 
 use crate::{
-    causes::with_causes,
-    projection::Notes,
-    publisher::{Publisher, Records},
-    records,
+    daemon::{
+        causes::with_causes,
+        publisher::{Publisher, Records},
+        records,
+    },
+    history::Notes,
 };
 
 /// Most records per read.

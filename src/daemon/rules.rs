@@ -24,14 +24,16 @@ use engine::rules::CompiledRules;
 use journal::{Journal, ReadError};
 
 use crate::{
-    causes::with_causes,
+    capability::outside::Generation,
     config::{
         compile::compile,
         layers::{BundleError, LayerKind, SourceFile, Sources},
         text::{Text, sha256_hex},
     },
-    outside::Generation,
-    records::{self, RecordInput},
+    daemon::{
+        causes::with_causes,
+        records::{self, RecordInput},
+    },
 };
 
 const BUNDLE: &str = "json";

@@ -16,7 +16,7 @@ use std::{
 use engine::event::Seq;
 use journal::{Journal, ReadError, Record};
 
-use crate::records::{self, RecordInput, Skip, SkipDecision};
+use crate::daemon::records::{self, RecordInput, Skip, SkipDecision};
 
 /// The list's name in the state folder.
 const FILE_NAME: &str = "skipped";

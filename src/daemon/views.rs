@@ -16,18 +16,20 @@ use journal::{
 };
 
 use crate::{
-    config::daemon::{Durability, DurabilityKind},
-    projection::Projection,
-    server::{Outstanding, PageStart, Query, Waiting, WaitingPage, WaitingPlace},
-    version,
-    wire::{
-        harness::HarnessView,
-        history::ProjectionView,
-        views::{
-            ConfigView, DiskView, EventCounts, FailingView, JournalView, NotificationCounts, QueueView,
-            RulesView, SessionCounts, SessionView, StatusView, SubscriberCounts, TokenCounts,
+    api::{
+        Outstanding, PageStart, Query, Waiting, WaitingPage, WaitingPlace,
+        wire::{
+            harness::HarnessView,
+            history::ProjectionView,
+            views::{
+                ConfigView, DiskView, EventCounts, FailingView, JournalView, NotificationCounts, QueueView,
+                RulesView, SessionCounts, SessionView, StatusView, SubscriberCounts, TokenCounts,
+            },
         },
     },
+    config::daemon::{Durability, DurabilityKind},
+    daemon::version,
+    history::Projection,
 };
 
 /// Constants of the running daemon, and the projection with its progress.

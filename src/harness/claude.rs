@@ -54,14 +54,14 @@ use journal::time::Timestamp;
 use serde_json::{Value, json, value::RawValue};
 
 use crate::{
+    api::wire::{
+        FieldError,
+        names::{read_name, read_workspace},
+    },
     harness::{
         HookCall, HookEnv, HookError, Then, Transcript,
         kind::{ClientFiles, Hooks, Kind, SessionFiles, Variables},
         stdin::read,
-    },
-    wire::{
-        FieldError,
-        names::{read_name, read_workspace},
     },
 };
 use caps::CAPS;

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde::Deserialize;
 
 use crate::{
-    causes::shortened,
+    daemon::causes::shortened,
     harness::{HookError, InputError},
 };
 

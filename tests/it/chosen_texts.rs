@@ -1,11 +1,9 @@
 //! `aside check` of subscribers in every form, with a text in every form: also one that is defined in
 //! another file.
 
-use aside::{
-    config::{
-        compile::compile,
-        report::{Level, Report},
-    },
+use aside::config::{
+    compile::compile,
+    report::{Level, Report},
     trial,
 };
 use engine::event::catalogue;

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use aside::{records, webhook::signature::standard_signature};
+use aside::{capability::webhook::signature::standard_signature, daemon::records};
 use journal::{
     AppendBatch, Journal, JournalSettings, Level, files::DirFiles, record::RecordKind, time::Timestamp,
 };
@@ -88,5 +88,5 @@ fn others_get_times_of_the_wall_clock() {
 }
 
 fn base64_of(secret: &str) -> Vec<u8> {
-    aside::webhook::signature::standard_key(secret).expect("base64")
+    aside::capability::webhook::signature::standard_key(secret).expect("base64")
 }

@@ -17,9 +17,9 @@ use aside::{
         layers::{LayerKind, SourceFile, Sources, Unreadable},
         load::read_layers,
         shipped,
+        trial::findings,
     },
     daemon::rules::RulesStore,
-    trial::findings,
 };
 use engine::{
     event::{Severity, catalogue::OwnSeverities},

@@ -12,9 +12,10 @@ use std::{
     sync::LazyLock,
 };
 
-use aside::{
-    daemon::{fold::Fold, rules::RulesStore},
+use aside::daemon::{
+    fold::Fold,
     records::{self, RecordInput},
+    rules::RulesStore,
 };
 use engine::{
     Output, RequestId,

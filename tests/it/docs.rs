@@ -17,9 +17,9 @@ use aside::{
     config::{
         compile::{Compiled, compile},
         layers::{LayerKind, SourceFile, Sources},
+        trial::run_test,
     },
     harness::table::KINDS,
-    trial::run_test,
 };
 use engine::{
     event::{Event, Payload, Seq, Severity, catalogue::OwnSeverities},

@@ -3,12 +3,10 @@
 
 use std::{collections::BTreeMap, fs, time::Duration};
 
-use aside::{
-    config::{
-        compile::compile,
-        layers::{LayerKind, Sources},
-        load::read_layers,
-    },
+use aside::config::{
+    compile::compile,
+    layers::{LayerKind, Sources},
+    load::read_layers,
     trial::findings,
 };
 use engine::{

@@ -218,7 +218,7 @@ fn install_adds_only_the_plugin_and_status_line() {
         .map(|(name, text)| format!("== {name}\n{text}"))
         .collect();
     let listing = listing.replace(env!("CARGO_BIN_EXE_aside"), "/bin/aside");
-    insta::assert_snapshot!("plugin", listing.replace(aside::version::BUILD, "BUILD"));
+    insta::assert_snapshot!("plugin", listing.replace(aside::daemon::version::BUILD, "BUILD"));
     assert_eq!(installed.len(), 4, "{installed:?}");
     print(&home, &UNINSTALL);
     assert!(!client(&home).exists(), "{:?}", files(&client(&home)));

@@ -17,9 +17,12 @@ use std::{
 };
 
 use aside::{
-    daemon::{fold::Fold, rules::RulesStore},
-    records::{self, RecordInput},
-    wire::{exchange::AnswerView, instructions::INSTRUCTIONS},
+    api::wire::{exchange::AnswerView, instructions::INSTRUCTIONS},
+    daemon::{
+        fold::Fold,
+        records::{self, RecordInput},
+        rules::RulesStore,
+    },
 };
 use engine::{
     Input, Output,

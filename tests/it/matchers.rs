@@ -8,7 +8,7 @@
 
 use std::{collections::BTreeSet, fs, path::Path};
 
-use aside::problem::{Problem, lines::Lines, matcher::Matchers};
+use aside::capability::problem::{Problem, lines::Lines, matcher::Matchers};
 
 /// The file and the matcher.
 const TOOLS: [(&str, &str); 38] = [

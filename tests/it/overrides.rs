@@ -3,12 +3,10 @@
 
 use std::sync::Arc;
 
-use aside::{
-    config::{
-        compile::{Compiled, compile},
-        layers::{LayerKind, SourceFile, Sources},
-        shipped,
-    },
+use aside::config::{
+    compile::{Compiled, compile},
+    layers::{LayerKind, SourceFile, Sources},
+    shipped,
     trial::text_as_template,
 };
 use engine::{

@@ -8,6 +8,7 @@ use std::{
 };
 
 use aside::{
+    capability::outside,
     config::{
         compile::compile,
         layers::Sources,
@@ -15,7 +16,6 @@ use aside::{
         webhooks::Webhooks,
     },
     harness::table::KINDS,
-    outside,
 };
 use engine::{detector, event::catalogue, notification::SubscriberId, probe};
 
@@ -26,11 +26,11 @@ const READS: [(&str, &[&str]); 5] = [
     ("ci", &["tool.call.success"]),
     ("background", &["agent.turn.end"]),
     ("ports", &["agent.turn.end"]),
-    ("watch", &["agent.turn.end", "ci.follow.ended", "ci.run.completed", "ci.run.failed"]),
+    ("watch", &["agent.turn.end", "ci.follow.ended"]),
     ("loop", &["agent.turn.start", "tool.call.failure", "tool.call.success", "tool.call.timeout"]),
 ];
 /// Code that writes the events of several producers.
-const SHARED: [(&str, &[&str]); 1] = [("src/problem/report.rs", &["lsp", "run"])];
+const SHARED: [(&str, &[&str]); 1] = [("src/capability/problem/report.rs", &["lsp", "run"])];
 /// Code that reads events and publishes none.
 const READS_ONLY: [&str; 3] = ["src/engine/echoes.rs", "src/probe/memory.rs", "src/probe/world.rs"];
 /// The headers of the tables in docs/sources.md; the rows follow.
@@ -75,18 +75,17 @@ fn row_of(path: &str) -> Option<&'static str> {
         "detector" => detector::Settings::ROWS.iter().find(|row| row.module == name).map(|row| row.name),
         "harness" => KINDS.iter().find(|kind| kind.word == name).map(|kind| kind.caps.name),
         "cli" => return (name == "run").then_some("run"),
-        "source" => {
+        "capability" => {
             return match name {
-                "watching" => Some("watch"),
-                "sinks" => Some("notify"),
+                "watch" => Some("watch"),
+                "notices" => Some("notify"),
+                "webhook" => Some("webhooks"),
+                "source" => Some("aside"),
                 name => outside_row(name),
             };
         }
-        "webhook" => Some("webhooks"),
         "sink" | "src/sink.rs" => Some("notify"),
-        "conversation" | "daemon" | "engine" | "src/probe.rs" | "src/source.rs" | "src/throttle.rs" => {
-            Some("aside")
-        }
+        "conversation" | "daemon" | "engine" | "src/probe.rs" | "src/throttle.rs" => Some("aside"),
         other => return outside_row(other.trim_start_matches("src/").trim_end_matches(".rs")),
     };
     Some(own.unwrap_or_else(|| panic!("{path} publishes and is the code of no row")))

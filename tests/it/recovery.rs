@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use aside::records::{self, RecordInput};
+use aside::daemon::records::{self, RecordInput};
 use engine::{
     Output, RequestId,
     event::{Event, Seq, SessionId},

@@ -8,8 +8,7 @@ use std::{collections::BTreeMap, path::Path, time::Duration};
 
 use aside::{
     config::layers::{LayerKind, SourceFile, Sources},
-    daemon::rules::RulesStore,
-    records,
+    daemon::{records, rules::RulesStore},
 };
 use engine::{
     Output,

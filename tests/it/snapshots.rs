@@ -7,13 +7,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use aside::{
-    daemon::{
-        fold::Fold,
-        rules::RulesStore,
-        snapshots::{Capture, FORMAT_VERSION, Snapshots},
-    },
+use aside::daemon::{
+    fold::Fold,
     records,
+    rules::RulesStore,
+    snapshots::{Capture, FORMAT_VERSION, Snapshots},
 };
 use engine::{
     event::{Event, Payload, Seq, SessionId, Severity},

@@ -12,7 +12,7 @@ use std::{
     sync::Arc,
 };
 
-use aside::{daemon::replay::RecoveryError, records};
+use aside::daemon::{records, replay::RecoveryError};
 use engine::{
     RequestId,
     event::{Seq, SessionId},

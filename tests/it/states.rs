@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use aside::{
+    capability::webhook::{Kind, said},
     config::{compile::compile, layers::Sources, webhooks::Webhooks},
-    webhook::{Kind, said},
 };
 use engine::{
     event::{Event, Payload, Provenance, Seq, catalogue},

@@ -2,11 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use aside::{
-    config::{
-        compile::compile,
-        layers::{LayerKind, SourceFile, Sources},
-    },
+use aside::config::{
+    compile::compile,
+    layers::{LayerKind, SourceFile, Sources},
     trial::run_test,
 };
 use engine::{

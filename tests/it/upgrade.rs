@@ -7,14 +7,12 @@
 
 use std::{fs, os::unix::fs::FileExt, path::Path, sync::Arc, time::Duration};
 
-use aside::{
-    daemon::{
-        fold::Fold,
-        recovery::{self, ClosedJournal},
-        rules::RulesStore,
-        snapshots::Snapshots,
-    },
+use aside::daemon::{
+    fold::Fold,
     records,
+    recovery::{self, ClosedJournal},
+    rules::RulesStore,
+    snapshots::Snapshots,
 };
 use engine::{
     Output, RequestId,

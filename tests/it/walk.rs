@@ -16,8 +16,7 @@ use std::{
 
 use aside::{
     config::layers::{LayerKind, SourceFile, Sources},
-    daemon::{replay::RecoveryError, rules::RulesStore},
-    records,
+    daemon::{records, replay::RecoveryError, rules::RulesStore},
 };
 use engine::{
     Output, RequestId,

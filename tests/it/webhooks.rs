@@ -3,7 +3,7 @@
 
 use std::{fmt::Write as _, fs, net::TcpStream, os::unix::fs::PermissionsExt};
 
-use aside::webhook::signature::hmac_sha256;
+use aside::capability::webhook::signature::hmac_sha256;
 use serde_json::{Value, json};
 
 use crate::support::daemon::{Daemon, Home, at, eventually, roundtrip};

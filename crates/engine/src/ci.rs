@@ -4,7 +4,7 @@
 //! A push is found in a harness's report of a call, and starts a *follow*. The state of a follow is
 //! a fold over events, so a restart loses none and reports nothing twice. The fold decides when the
 //! next call of `gh` is due ([`Plan`]) and which events an answer ([`Outcome`]) leads to.
-//! `source::ci` makes the calls. docs/design/ci.md describes how the parts work together.
+//! `capability::ci` makes the calls. docs/design/ci.md describes how the parts work together.
 
 mod answer;
 mod follow;

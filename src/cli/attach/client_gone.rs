@@ -15,7 +15,7 @@ use rustix::{
     process::{Pid, PidfdFlags, getppid, pidfd_open},
 };
 
-use crate::{harness::process::Process, source::process::stat};
+use crate::{capability::source::process::stat, harness::process::Process};
 
 /// Poll interval of the parent where its end cannot be awaited, in seconds.
 const LOOK_SECONDS: i64 = 2;

@@ -10,12 +10,12 @@ use hook::{client::percent_encode, harness::header};
 
 use crate::{
     cli::client_program,
+    daemon::regular_file,
     harness::{
         kind::Kind,
         process::Process,
         session_file::{FILE_BYTES_MAX, SessionFile},
     },
-    regular_file,
 };
 
 /// A running client.

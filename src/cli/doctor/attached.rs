@@ -8,11 +8,11 @@ use serde::de::DeserializeOwned;
 
 use super::Check;
 use crate::{
-    cli::{of_harness::listed, terminal::one_line},
-    wire::{
+    api::wire::{
         clients::{AttachedView, ClientsView, TroubleView},
         views::{SessionList, SessionView},
     },
+    cli::{of_harness::listed, terminal::one_line},
 };
 
 /// The checks, for a daemon that answers.
@@ -94,7 +94,7 @@ fn trouble(trouble: &TroubleView) -> Check {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::harness::HarnessView;
+    use crate::api::wire::harness::HarnessView;
 
     #[test]
     fn sessions_are_counted_by_how_they_are_reached() {

@@ -10,7 +10,6 @@ use serde_json::Value;
 
 use super::Check;
 use crate::{
-    causes::with_causes,
     cli::{
         client_program,
         install::{
@@ -21,6 +20,7 @@ use crate::{
             templates::{Choice, events},
         },
     },
+    daemon::causes::with_causes,
     harness::{
         installation::Plugin,
         kind::Kind,

@@ -10,11 +10,15 @@ use rustix::fs::{Access, access};
 
 use super::Check;
 use crate::{
+    api::{
+        self,
+        wire::views::{ConfigView, clock_trouble},
+    },
     cli::{Context, install::quoted, running::running},
-    daemon::maintenance::{UnreleasedError, refuse_unreleased},
-    server,
-    version::{BUILD, VERSION},
-    wire::views::{ConfigView, clock_trouble},
+    daemon::{
+        maintenance::{UnreleasedError, refuse_unreleased},
+        version::{BUILD, VERSION},
+    },
 };
 
 /// Name of the check whose failure makes others pointless.
@@ -55,7 +59,7 @@ pub(super) fn checks(context: &Context<'_>) -> Vec<Check> {
     }
     checks.extend(config);
     checks.push(private("socket", socket, "chmod 600"));
-    if let Err(error) = server::safe_folder(server::folder_of(socket)) {
+    if let Err(error) = api::safe_folder(api::folder_of(socket)) {
         let remedy = "set ASIDE_SOCKET to a path in a folder of yours";
         checks.push(Check::fail("folder", error.to_string(), remedy));
     }

@@ -21,8 +21,8 @@ use crate::{
         Context,
         install::{places::Places, plan::FILE_BYTES_MAX, templates::SERVERS},
     },
+    daemon::regular_file,
     harness::kind::Kind,
-    regular_file,
 };
 
 const NAME: &str = "tools";

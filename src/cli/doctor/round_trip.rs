@@ -16,12 +16,12 @@ use uuid::Uuid;
 
 use super::{Check, binary::hook_command};
 use crate::{
+    api::wire::sources::{DOCTOR_AGENT as AGENT, DOCTOR_SESSION as SESSION},
     cli::doctor_probe::SOURCE,
     harness::{
         kind::Kind,
         round_trip::{MadeUp, RoundTrip},
     },
-    wire::sources::{DOCTOR_AGENT as AGENT, DOCTOR_SESSION as SESSION},
 };
 
 pub(super) const NAME: &str = "round trip";

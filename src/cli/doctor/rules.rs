@@ -2,8 +2,8 @@
 
 use super::Check;
 use crate::{
-    causes::with_causes,
     cli::{Context, failing},
+    daemon::causes::with_causes,
 };
 
 const NAME: &str = "templates";

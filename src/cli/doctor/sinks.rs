@@ -2,9 +2,9 @@
 
 use super::Check;
 use crate::{
-    causes::with_causes,
+    api::wire::notify::{SinkList, SinkView},
     cli::{Context, parse},
-    wire::notify::{SinkList, SinkView},
+    daemon::causes::with_causes,
 };
 
 const DOING: &str = "check the sinks";

@@ -7,11 +7,11 @@ use hook::client::HOOK_TIMEOUT_VARIABLE;
 
 use super::{Check, round_trip};
 use crate::{
-    causes::with_causes,
+    api::wire::sources::{LooksView, SlowView, SourceView, SourcesView},
     cli::{Context, absolute_folder, sources},
     config::producers::Producer,
+    daemon::causes::with_causes,
     harness::kind::Kind,
-    wire::sources::{LooksView, SlowView, SourceView, SourcesView},
 };
 
 const NAME: &str = "sources";

@@ -2,9 +2,9 @@
 
 use super::Check;
 use crate::{
-    causes::with_causes,
+    api::wire::webhooks::{SenderList, SenderView},
     cli::{Context, parse},
-    wire::webhooks::{SenderList, SenderView},
+    daemon::causes::with_causes,
 };
 
 const DOING: &str = "check the senders of webhooks";

@@ -3,11 +3,11 @@
 use hook::client::percent_encode;
 
 use crate::{
+    api::wire::error::ErrorView,
     cli::{
         CliError, Context, ids,
         terminal::{Tone, one_line},
     },
-    wire::error::ErrorView,
 };
 
 /// The notification that a decision is about.

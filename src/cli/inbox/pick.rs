@@ -7,13 +7,13 @@ use super::{
     questions::asked,
 };
 use crate::{
+    api::wire::{inbox::InboxList, views::WaitingView},
     cli::{
         CliError, Context,
         ids::{self, Names, ShortIds},
         parse,
         terminal::one_line,
     },
-    wire::{inbox::InboxList, views::WaitingView},
 };
 
 /// An action for a notification.

@@ -10,7 +10,7 @@ use std::{
 
 use similar::TextDiff;
 
-use crate::regular_file;
+use crate::daemon::regular_file;
 
 /// Suffix of the copy that is made before a file's first change.
 const BACKUP_SUFFIX: &str = "aside-backup";

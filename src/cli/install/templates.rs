@@ -7,11 +7,11 @@ use serde_json::{Map, Value, json};
 
 use super::settings::{HOOK, quoted};
 use crate::{
+    daemon::version::FULL_VERSION,
     harness::{
         installation::{Installation, Marketplace, Plugin},
         kind::Kind,
     },
-    version::FULL_VERSION,
 };
 
 /// Key of the MCP servers that a client starts, by name.

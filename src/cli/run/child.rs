@@ -26,7 +26,7 @@ use signal_hook::{
 };
 
 use super::{last_lines::LastLines, pieces::Piece};
-use crate::problem::collector::Stream;
+use crate::capability::problem::collector::Stream;
 
 /// How long a pipe may be silent after the child's exit. On a busy machine the last output may be
 /// copied that late.

@@ -2,7 +2,7 @@
 
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
-use crate::problem::collector::Stream;
+use crate::capability::problem::collector::Stream;
 
 /// Most queued pieces of output, of at most 64 KiB each; the command waits when the queue is full.
 const PIECES_MAX: usize = 64;

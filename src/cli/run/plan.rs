@@ -13,12 +13,12 @@ use engine::words::Words;
 
 use super::limited::{READ_WAIT_MAX, within};
 use crate::{
-    cli::matchers,
-    problem::{
+    capability::problem::{
         Problem,
         format::{DOCUMENT_BYTES_MAX, Format},
         matcher::{Matcher, Matchers},
     },
+    cli::matchers,
 };
 
 /// Switches all matchers off.

@@ -21,7 +21,7 @@ use super::{
 };
 use journal::time::Timestamp;
 
-use crate::problem::{
+use crate::capability::problem::{
     Origin, Problem, Problems,
     collector::{Collector, Stream},
     cycle::Cycle,
@@ -135,10 +135,10 @@ impl<'a> Follower<'a> {
         }
     }
 
-    fn events(&self, tool: &str, change: &crate::problem::Change) -> Vec<Value> {
+    fn events(&self, tool: &str, change: &crate::capability::problem::Change) -> Vec<Value> {
         let folder = env::current_dir().ok().map(|folder| folder.to_string_lossy().into_owned());
         let origin = Origin { tool, folder: folder.as_deref(), workspace: self.task.workspace.as_deref() };
-        let event = |report: crate::problem::Report| {
+        let event = |report: crate::capability::problem::Report| {
             let id = format!("{}:{}:{}", self.task.start_id, self.changes, report.problem);
             let mut event = self.task.caused(&id, report.event_type, report.payload);
             if let Some(event) = event.as_object_mut() {

@@ -11,11 +11,11 @@ use serde_json::Value;
 
 use super::task::{Task, TaskScope};
 use crate::{
-    cli::{error::refusal, terminal::one_line},
-    wire::{
+    api::wire::{
         error::ErrorView,
         publish::{Results, SCOPE_HEADER, SCOPE_OF_CALLER},
     },
+    cli::{error::refusal, terminal::one_line},
 };
 
 /// Time limit of a publish, which waits for the disk; a command that has ended should not keep its

@@ -30,7 +30,7 @@ use tracing_subscriber::{
     registry::LookupSpan,
 };
 
-use crate::causes::with_causes;
+use crate::daemon::causes::with_causes;
 
 /// Most lines of one call site in one [`WINDOW`], at the levels `info` and above.
 const LINES_MAX: u32 = 10;

@@ -5,7 +5,7 @@ use engine::ledger::{
     ThrottledBy,
 };
 
-use crate::{cli::ids::Names, wire::history::LedgerLine};
+use crate::{api::wire::history::LedgerLine, cli::ids::Names};
 
 /// The user's next step after `history`, in one line; `None` if it is empty.
 pub(super) fn next(history: &[LedgerLine]) -> Option<String> {

@@ -4,7 +4,7 @@ use engine::pipeline::rule::ResolveRule;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::webhook::said;
+use crate::capability::webhook::said;
 
 /// The class of an outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

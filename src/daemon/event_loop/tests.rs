@@ -18,16 +18,16 @@ use engine::{
 use journal::{JournalSettings, memory::MemoryFiles};
 
 use crate::{
+    api::EngineHandle,
     config::layers::{LayerKind, SourceFile, Sources},
     daemon::{
         clock::clock_fn,
         projector::{Projector, ReplaySource},
+        records,
         rules::RulesStore,
         snapshots::{Snapshots, writer},
     },
-    projection::{FILE_NAME, Projection},
-    records,
-    server::EngineHandle,
+    history::{FILE_NAME, Projection},
 };
 
 /// Milliseconds of the wall clock and of the monotonic one.

@@ -14,7 +14,7 @@ use super::{
 use engine::event::Seq;
 use journal::{Journal, ReadError, Reader};
 
-use crate::projection::{Notes, ProjectionError, Writer};
+use crate::history::{Notes, ProjectionError, Writer};
 
 /// Most records folded between two checks for commands, and two commits.
 const FOLD_RECORDS_MAX: u64 = 65_536;

@@ -4,7 +4,7 @@ use engine::event::Seq;
 use tokio::sync::{mpsc, oneshot};
 
 use super::super::fold::Fold;
-use crate::projection::{Notes, Projection};
+use crate::history::{Notes, Projection};
 
 /// Most batches that wait for the thread; each is the result of one slice of the event loop.
 const FEED_LEN_MAX: usize = 16;

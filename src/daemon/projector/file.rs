@@ -5,7 +5,7 @@ use std::path::Path;
 use engine::event::Seq;
 use journal::{Journal, ReadError};
 
-use crate::projection::{ProjectionError, Writer};
+use crate::history::{ProjectionError, Writer};
 
 /// Opens the file at `path`; deletes a broken one or one of another version first.
 ///

@@ -33,13 +33,13 @@ use journal::{
 
 use crate::{
     config::layers::{LayerKind, SourceFile, Sources},
-    projection::{
+    daemon::records,
+    history::{
         BYTES_MAX, FILE_NAME, View,
         dump::{count, dump, execute, number},
         events::EventFilter,
         notifications::NotificationFilter,
     },
-    records,
 };
 
 const SUBSCRIBERS: [(&str, &str); 3] = [
@@ -276,7 +276,7 @@ fn answers(path: &Path) -> Vec<String> {
             };
             answers.push(shown(&view.events(&filter, 200)?));
         }
-        for state in crate::projection::notifications::STATES {
+        for state in crate::history::notifications::STATES {
             let filter =
                 NotificationFilter { state: Some(state.to_owned()), ..NotificationFilter::default() };
             let (found, _) = view.notifications(&filter, 200)?;

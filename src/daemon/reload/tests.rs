@@ -8,8 +8,11 @@ use journal::{JournalSettings, memory::MemoryFiles};
 
 use crate::{
     config::daemon::DaemonConfig,
-    daemon::{clock::clock_fn, fold::Fold},
-    records::{self, RecordInput},
+    daemon::{
+        clock::clock_fn,
+        fold::Fold,
+        records::{self, RecordInput},
+    },
 };
 
 const SUBSCRIBER: &str = "[subscriber]\nid = \"own\"\n[events]\ntypes = [\"ci.check.failed\"]\n";

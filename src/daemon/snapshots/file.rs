@@ -9,7 +9,7 @@
 use engine::{event::Seq, snapshot::Damaged};
 use journal::{IdempotencyKey, OpenError, Record, time::Timestamp};
 
-use crate::records::LOST;
+use crate::daemon::records::LOST;
 
 /// The version of the format, and of the state in it. Raise it when a change would make an earlier
 /// program misread either. A change of the state's fields does not change the format.

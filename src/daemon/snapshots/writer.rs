@@ -20,7 +20,7 @@ use super::{Capture, Snapshots, WriteError};
 use engine::event::Seq;
 use journal::{IdempotencyKey, Journal};
 
-use crate::projection::Projection;
+use crate::history::Projection;
 
 /// Bytes of records after which a snapshot is taken, even if the records are few: half a segment.
 const RECORD_BYTES_MAX: u64 = 32 << 20;

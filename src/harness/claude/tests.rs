@@ -8,7 +8,7 @@ use engine::{
 use proptest::prelude::*;
 
 use super::*;
-use crate::records;
+use crate::daemon::records;
 
 const NOW: Timestamp = Timestamp::from_millis(1_000);
 

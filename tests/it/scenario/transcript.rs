@@ -9,7 +9,7 @@ use std::{
     sync::Arc,
 };
 
-use aside::wire::history::LedgerLine;
+use aside::api::wire::history::LedgerLine;
 use engine::{
     event::{Event, Payload, Provenance, Seq, SessionId, Severity, catalogue},
     exchange::{Answer, Directive, InjectionId, Released},

@@ -11,15 +11,13 @@ use std::{
     time::Duration,
 };
 
-use aside::{
-    daemon::{
-        fold::Fold,
-        recovery::{self, ClosedJournal},
-        replay::{self, Before, Followed, RecoveryError, Replay},
-        rules::RulesStore,
-        snapshots::{Capture, Snapshots, WriteError},
-    },
+use aside::daemon::{
+    fold::Fold,
     records,
+    recovery::{self, ClosedJournal},
+    replay::{self, Before, Followed, RecoveryError, Replay},
+    rules::RulesStore,
+    snapshots::{Capture, Snapshots, WriteError},
 };
 use engine::{
     Output,

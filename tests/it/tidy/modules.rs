@@ -14,7 +14,7 @@ const TABLE: &str = "tests/it/tidy/modules.rs";
 const DATA: &[&str] = &[
     "journal::Seq",
     "journal::time",
-    "causes",
+    "daemon::causes",
     "hash",
     "hex",
     "name",
@@ -23,7 +23,7 @@ const DATA: &[&str] = &[
     "words",
     "settings",
     "snapshot",
-    "version",
+    "daemon::version",
     "call",
     "event",
     "notification",
@@ -57,8 +57,8 @@ pub(super) const DECIDING: u8 = 3;
 
 #[rustfmt::skip]
 pub(super) const MODULES: &[Module] = &[
-    alone("causes", 0, &[]),
-    alone("version", 0, &[]),
+    alone("daemon::causes", 0, &[]),
+    alone("daemon::version", 0, &[]),
     alone("hash", 0, &[]),
     alone("hex", 0, &[]),
     alone("name", 0, &[]),
@@ -78,79 +78,112 @@ pub(super) const MODULES: &[Module] = &[
     module("session", 1, &[]),
     alone("toon", 0, &[]),
     module("transcript", 1, &[]),
-    module("paths", 2, &[]),
+    alone("capability", 0, &[]),
+    module("capability::paths", 2, &[]),
     module("pipeline", 2, &[]),
     module("matcher", 2, &[]),
     module("conversation", 2, &[]),
-    module("log", 2, &[]),
+    module("capability::log", 2, &[]),
     module("format", 2, &[]),
     module("detector", 2, &[]),
     module("probe", 2, &[]),
-    module("schedule", 2, &[]),
+    module("capability::schedule", 2, &[]),
     module("sink", 2, &[]),
     module("throttle", 2, &[]),
     module("watch", 2, &[]),
-    module("webhook", 2, &[]),
+    module("capability::webhook", 2, &[]),
     module("ci", 2, &[]),
-    module("shell", 2, &[]),
-    module("problem", 2, &[]),
-    module("lsp", 2, &["problem"]),
+    module("capability::shell", 2, &[]),
+    module("capability::problem", 2, &[]),
+    module("capability::lsp", 2, &["capability::problem"]),
     module("rules", DECIDING, &[
         "ci", "conversation", "detector", "matcher", "pipeline", "probe", "sink", "throttle",
     ]),
-    module("outside", DECIDING, &["ci", "log", "lsp", "paths", "rules", "schedule", "shell", "watch"]),
+    module("capability::outside", DECIDING, &[
+        "capability::log", "capability::lsp", "capability::paths", "capability::schedule",
+        "capability::shell", "ci", "rules", "watch",
+    ]),
     module("engine", DECIDING, &[
         "ci", "conversation", "detector", "format", "matcher", "pipeline", "probe", "rules", "sink",
         "throttle", "watch",
     ]),
     module("config", DECIDING, &[
-        "conversation", "detector", "format", "harness::table", "outside", "pipeline", "probe", "rules", "sink", "throttle",
-        "watch", "webhook",
+        "capability::outside", "capability::webhook", "conversation", "detector", "format", "harness::table",
+        "pipeline", "probe", "rules", "sink", "throttle", "watch",
     ]),
-    module("wire", DECIDING, &["engine::io", "sink", "watch"]),
-    module("records", DECIDING, &["engine::io", "wire"]),
-    module("harness", DECIDING, &["engine::io", "hook::harness", "records", "wire"]),
-    module("trial", 4, &["config", "engine", "format", "pipeline", "rules", "sink"]),
+    module("api::wire", DECIDING, &["engine::io", "sink", "watch"]),
+    module("daemon::records", DECIDING, &["api::wire", "engine::io"]),
+    module("harness", DECIDING, &["api::wire", "daemon::records", "engine::io", "hook::harness"]),
+    module("config::trial", 4, &["config", "engine", "format", "pipeline", "rules", "sink"]),
     alone("journal", 4, &[]),
-    alone("produced", 4, &[]),
-    module("publisher", 4, &["engine::io", "journal", "records"]),
-    alone("program", 4, &[]),
-    alone("regular_file", 4, &[]),
-    module("projection", 4, &["engine", "format", "journal", "records", "wire"]),
-    module("source", 4, &[
-        "ci", "harness", "journal", "log", "lsp", "outside", "paths", "produced", "program", "publisher", "records", "schedule",
-        "sink", "watch", "webhook",
+    alone("daemon::produced", 4, &[]),
+    module("daemon::publisher", 4, &["daemon::records", "engine::io", "journal"]),
+    alone("daemon::program", 4, &[]),
+    alone("daemon::regular_file", 4, &[]),
+    module("history", 4, &["api::wire", "daemon::records", "engine", "format", "journal"]),
+    module("capability::source", 4, &[
+        "capability::lsp::source", "capability::outside", "capability::watch", "ci", "daemon::causes",
+        "daemon::produced", "daemon::publisher", "daemon::records", "harness", "journal", "sink", "watch",
     ]),
-    module("server", 5, &[
-        "config", "conversation", "engine", "format", "harness", "hook::harness", "journal", "lsp", "outside", "pipeline", "probe",
-        "produced", "program", "projection", "publisher", "records", "regular_file", "rules", "shell", "sink",
-        "source", "watch", "webhook", "wire",
+    module("capability::ci", 4, &[
+        "capability::source", "ci", "daemon::program", "daemon::publisher", "journal",
+    ]),
+    module("capability::notices", 4, &[
+        "capability::source", "capability::webhook", "daemon::program", "sink",
+    ]),
+    module("capability::watch", 4, &["capability::source", "harness", "watch"]),
+    module("capability::log::source", 4, &["capability::log", "capability::outside", "capability::source"]),
+    module("capability::lsp::source", 4, &[
+        "capability::lsp", "capability::outside", "capability::source", "daemon::program",
+    ]),
+    module("capability::paths::source", 4, &[
+        "capability::outside", "capability::paths", "capability::source",
+    ]),
+    module("capability::schedule::source", 4, &[
+        "capability::outside", "capability::schedule", "capability::source",
+    ]),
+    module("api", 5, &[
+        "api::wire", "capability::ci", "capability::lsp", "capability::lsp::source", "capability::notices",
+        "capability::outside", "capability::shell", "capability::source", "capability::watch",
+        "capability::webhook", "config", "conversation", "daemon::produced", "daemon::program",
+        "daemon::publisher", "daemon::records", "daemon::regular_file", "engine", "format", "harness",
+        "history", "hook::harness", "journal", "pipeline", "probe", "rules", "sink", "watch",
     ]),
     module("daemon", 5, &[
-        "config", "conversation", "engine", "harness", "journal", "outside", "pipeline",
-        "program", "projection", "publisher", "records", "rules", "server", "source", "trial", "wire",
+        "api", "api::wire", "capability::ci", "capability::log::source", "capability::lsp::source",
+        "capability::notices", "capability::outside", "capability::paths::source",
+        "capability::schedule::source", "capability::source", "capability::watch", "config", "config::trial",
+        "conversation", "daemon::program", "daemon::publisher", "daemon::records", "engine", "harness",
+        "history", "journal", "pipeline", "rules",
     ]),
     module("cli", 6, &[
-        "config", "daemon", "harness", "hook", "journal", "problem", "regular_file", "server", "sink",
-        "source", "trial", "watch", "wire",
+        "api", "api::wire", "capability::ci", "capability::problem", "capability::source", "config",
+        "config::trial", "daemon", "daemon::regular_file", "harness", "hook", "journal", "sink", "watch",
     ]),
     alone("hook", 4, &[]),
-    alone("main", 6, &["causes", "cli"]),
+    alone("main", 6, &["cli", "daemon::causes"]),
 ];
 
 /// The module that a file of `src/` belongs to; `None` for `lib.rs` and for modules that are not in
 /// the table.
 pub(super) fn find_module(inner: &str) -> Option<&'static Module> {
-    let name = inner.split('/').next()?;
-    let name = name.strip_suffix(".rs").unwrap_or(name);
-    MODULES.iter().find(|module| module.name == name)
+    module_of(&inner.strip_suffix(".rs").unwrap_or(inner).replace('/', "::"))
+}
+
+/// The innermost module of the table that has `path`, a path from the crate's root.
+fn module_of(path: &str) -> Option<&'static Module> {
+    let outer = MODULES.iter().filter(|module| is_within(path, module.name));
+    outer.max_by_key(|module| module.name.len())
 }
 
 impl Module {
-    /// Whether files of this module may use `own`, a path from the crate's root.
+    /// Whether files of this module may use `own`, a path from the crate's root. A module inside of
+    /// another one is in the table by itself, and so a permission of its own.
     pub(super) fn may_use(&self, own: &str) -> bool {
         let data = if self.uses_data { DATA } else { &[] };
-        is_within(own, self.name) || self.uses.iter().chain(data).any(|allowed| is_within(own, allowed))
+        let innermost = module_of(own).map_or("", |module| module.name);
+        let covers = |allowed: &&&str| is_within(own, allowed) && allowed.len() >= innermost.len();
+        [self.name].iter().chain(self.uses).chain(data).any(|allowed| covers(&allowed))
     }
 }
 
@@ -178,9 +211,15 @@ pub(super) fn check_tree(files: &BTreeMap<String, String>) -> Vec<Finding> {
 
 #[test]
 fn unused_permission_in_module_table_is_reported() {
-    let one = ("src/lsp.rs".to_owned(), "use crate::{event::Event, problem::Problem};".to_owned());
+    let one = (
+        "src/capability/lsp.rs".to_owned(),
+        "use crate::{capability::problem::Problem, event::Event};".to_owned(),
+    );
     let rules: Vec<String> = check_tree(&[one].into()).into_iter().map(|finding| finding.rule).collect();
-    assert!(!rules.iter().any(|rule| rule.starts_with("`lsp`")), "{rules:?}");
+    assert!(!rules.iter().any(|rule| rule.starts_with("`capability::lsp`")), "{rules:?}");
     let without: Vec<String> = check_tree(&BTreeMap::new()).into_iter().map(|finding| finding.rule).collect();
-    assert!(without.contains(&"`lsp` does not use `problem`".to_owned()), "{without:?}");
+    assert!(
+        without.contains(&"`capability::lsp` does not use `capability::problem`".to_owned()),
+        "{without:?}"
+    );
 }

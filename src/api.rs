@@ -1,0 +1,151 @@
+//! The API: HTTP on a Unix socket, and on loopback TCP when that is configured.
+//!
+//! Handlers are thin: they parse a request with `wire`, append to the journal through the
+//! publisher, and wait for the answer of the daemon's event loop. They make no decisions about
+//! events. Their state is in [`Registry`] and is not needed after a restart: waiting requests, wake
+//! routes, context gauges and hook input that could not be used. A handler whose client has
+//! disconnected is dropped at its next await and leaves no waiter behind.
+
+mod access;
+mod actor;
+mod admin;
+mod app;
+mod auth;
+mod bodies;
+mod caller;
+mod client_folder;
+mod clients;
+mod config_handle;
+mod connections;
+mod error;
+mod events;
+mod exchange;
+mod extract;
+mod facts;
+mod git_diff;
+mod history;
+mod hook_troubles;
+mod hooks;
+mod idle;
+mod inbox;
+mod instructions;
+mod intake;
+mod knowledge;
+mod lines;
+mod look_input;
+mod looks;
+mod matching;
+mod mcp;
+mod metrics;
+mod mounts;
+mod name_cache;
+mod naming;
+pub(crate) mod notify;
+mod probing;
+mod process_table;
+mod processes;
+mod pulse;
+mod push;
+mod questions;
+mod registry;
+mod reload;
+mod requester;
+mod room;
+mod router;
+mod sessions;
+mod share;
+mod shell;
+mod sources;
+mod statusline;
+mod stream;
+mod transcripts;
+mod wake_routes;
+mod watches;
+mod webhook_paths;
+mod webhooks;
+pub mod wire;
+mod wrote;
+
+pub mod engine_handle;
+pub mod tokens;
+
+#[cfg(test)]
+mod tests;
+
+use std::{
+    fs, io,
+    os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt},
+    path::Path,
+};
+
+use tokio::net::{TcpListener, UnixListener};
+
+pub use app::{App, AppParts};
+pub use config_handle::{ConfigHandle, ConfigState, RELOADS_MAX, ReloadRefusal, ReloadRequest};
+pub use engine_handle::{EngineHandle, Outstanding, PageStart, Query, Waiting, WaitingPage, WaitingPlace};
+pub use facts::{Contents, Machine};
+pub use idle::look_for_idle;
+pub use processes::watch_processes;
+pub use pulse::Pulse;
+pub use push::push_wakes;
+pub use registry::Registry;
+pub use room::Rooms;
+pub use tokens::{Tokens, TokensError};
+pub use transcripts::{TRANSCRIPTS_MAX, look_for_injections};
+
+/// Binds the Unix socket, which only this user can access; a missing folder is created likewise.
+///
+/// Between bind and chmod the umask decides the socket's mode. That is harmless, because every
+/// request of another user's process is refused. A process-wide umask would also affect files that
+/// other threads create meanwhile.
+///
+/// Errors: the folder cannot be created or is not [safe](safe_folder), or `path` already exists;
+/// the caller has to check whether a running daemon owns it.
+pub fn bind_unix(path: &Path) -> io::Result<UnixListener> {
+    let folder = folder_of(path);
+    if !folder.exists() {
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    }
+    safe_folder(folder)?;
+    let listener = UnixListener::bind(path)?;
+    fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
+    Ok(listener)
+}
+
+/// The parent folder of `path`.
+pub fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Checks that no other user can replace a socket in `folder`.
+///
+/// Errors: the folder belongs to a user other than this one or root, or others may write there and
+/// it has no sticky bit.
+pub fn safe_folder(folder: &Path) -> io::Result<()> {
+    let found = fs::metadata(folder)?;
+    let refused = |why: String| Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
+    let shown = folder.display();
+    if found.uid() != 0 && found.uid() != rustix::process::geteuid().as_raw() {
+        return refused(format!("{shown} belongs to another user"));
+    }
+    if found.mode() & 0o022 != 0 && found.mode() & 0o1000 == 0 {
+        let mode = found.mode() & 0o7777;
+        return refused(format!("other users can write to {shown} (mode {mode:o}): chmod go-w it"));
+    }
+    Ok(())
+}
+
+/// Serves processes of this user until the daemon stops and open requests are answered.
+pub async fn serve_unix(listener: UnixListener, app: App) -> io::Result<()> {
+    let stopping = app.shutdown.clone();
+    connections::serve(listener, auth::same_user_only(router::router(app)), stopping).await;
+    Ok(())
+}
+
+/// Serves clients that send one of `tokens`, until the daemon stops and open requests are answered.
+pub async fn serve_tcp(listener: TcpListener, app: App, tokens: Tokens) -> io::Result<()> {
+    app.registry.note_tcp(listener.local_addr()?);
+    let stopping = app.shutdown.clone();
+    connections::serve(listener, auth::token_only(router::router(app), tokens), stopping).await;
+    Ok(())
+}

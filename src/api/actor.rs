@@ -1,0 +1,214 @@
+//! The process that makes a request, and the sessions that it may act for.
+//!
+//! A process below a session's client acts for that session only: it reads, drains, watches and
+//! asks in no other's name. A process outside of every session, such as a user's command or a
+//! program that supervises agents, acts for any. All of them have one uid, so this keeps agents
+//! apart by mistake or by an injected prompt; it is no boundary against a program that hides its
+//! ancestors and its environment (docs/notify.md).
+
+use std::{convert::Infallible, sync::Arc};
+
+use axum::{extract::FromRequestParts, http::request::Parts};
+use engine::event::SessionId;
+
+use crate::{
+    api::{
+        App,
+        access::{Access, foreign},
+        auth::Route,
+        error::ApiError,
+        requester::{Found, Requester},
+    },
+    harness::process::Process,
+};
+
+/// The process that makes a request, as far as what it may do is concerned.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Actor(Requester);
+
+impl FromRequestParts<App> for Actor {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Infallible> {
+        Requester::from_request_parts(parts, app).await.map(Self)
+    }
+}
+
+impl Actor {
+    /// The process `peer` at the other end of the Unix socket.
+    pub(crate) const fn local(peer: Option<u32>) -> Self {
+        Self(Requester::local(peer))
+    }
+
+    /// The session that it belongs to; `None` if it may act for any.
+    ///
+    /// Errors: the daemon is stopping.
+    pub(crate) async fn session(self, app: &App) -> Result<Option<SessionId>, ApiError> {
+        match self.0.find(app).await?.sessions().first() {
+            Some(first) => app.engine.session_now(first.clone()).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// The session that a request is for: `named`, else the actor's own one.
+    ///
+    /// Errors: 403 if the actor may not act for `named`.
+    pub(crate) async fn acts_for(
+        self,
+        app: &App,
+        named: Option<SessionId>,
+    ) -> Result<Option<SessionId>, ApiError> {
+        match named {
+            Some(named) => self.check(app, &named).await.map(|()| Some(named)),
+            None => self.session(app).await,
+        }
+    }
+
+    /// What it may read.
+    ///
+    /// Errors: the daemon is stopping.
+    pub(crate) async fn access(self, app: &App) -> Result<Access, ApiError> {
+        Access::of(app, self.0.find(app).await?).await
+    }
+
+    /// Checks that it may act for `session`: its own one, a subagent of it, or one that it opened.
+    ///
+    /// Errors: 403 otherwise.
+    pub(crate) async fn check(self, app: &App, session: &SessionId) -> Result<(), ApiError> {
+        let found = self.0.find(app).await?;
+        let named = found.named(app);
+        if named.is_empty() || named.contains(session) {
+            return Ok(());
+        }
+        match app.engine.is_related(&named, session).await? {
+            Some(true) => Ok(()),
+            Some(false) => Err(foreign(found.sessions(), session.as_str())),
+            // It may be a subagent that has ended.
+            None => {
+                app.history_caught_up().await;
+                Access::of(app, found).await?.check(session.as_str())
+            }
+        }
+    }
+
+    /// Like [`Self::check`], of sessions that have not ended, without those that it opened.
+    pub(crate) async fn check_own(self, app: &App, session: &SessionId) -> Result<(), ApiError> {
+        let found = self.0.find(app).await?;
+        let is_allowed = found.sessions().is_empty() || is_own(app, found.sessions(), session).await?;
+        if is_allowed { Ok(()) } else { Err(foreign(found.sessions(), session.as_str())) }
+    }
+
+    /// Checks that it may make a call of a harness in the name of `session`, which it says to run
+    /// in `client`.
+    ///
+    /// Shape: a process of a session may start another one: of a session that is not known, and a
+    /// nested client that of a session which is suspended or last ran in `client`.
+    ///
+    /// Errors: 403 if the session is open and runs elsewhere, or is suspended or has ended and no
+    /// client is named.
+    pub(crate) async fn check_call(
+        self,
+        app: &App,
+        session: &SessionId,
+        client: Option<Process>,
+    ) -> Result<(), ApiError> {
+        let processes = app.registry.processes();
+        if self.0.route == Route::Tcp || processes.is_empty() {
+            return Ok(());
+        }
+        Box::pin(self.check_known_call(app, session, client)).await
+    }
+
+    /// Checks a call while processes of sessions are known.
+    async fn check_known_call(
+        self,
+        app: &App,
+        session: &SessionId,
+        client: Option<Process>,
+    ) -> Result<(), ApiError> {
+        let processes = app.registry.processes();
+        let near = self.0.near(app);
+        if near.as_ref().is_some_and(|near| near.sessions.contains(session)) {
+            return Ok(());
+        }
+        let found = match near {
+            Some(near) => Found::Below(near),
+            // Reading an environment takes as long as the rest of a hook, and is rarely needed.
+            None if processes.runs(session) => self.0.find(app).await?,
+            None => return Ok(()),
+        };
+        let own = found.sessions();
+        if own.is_empty() || found.has_opened(app, session) || is_own(app, own, session).await? {
+            return Ok(());
+        }
+        let Some(known) = app.engine.session(session.clone()).await? else {
+            if let (Found::Below(near), None) = (&found, client) {
+                let client = near.process;
+                check_new(app, found, session).await?;
+                processes.note_opened(client, session);
+            }
+            return Ok(());
+        };
+        let is_again = |client: Process| {
+            let harness = &known.harness;
+            let is_same = harness.pid == Some(client.pid) && harness.pid_started == Some(client.started);
+            is_same && !processes.runs(session)
+        };
+        let is_allowed = client.is_some_and(|client| !known.is_open || is_again(client));
+        if is_allowed { Ok(()) } else { Err(foreign(own, session.as_str())) }
+    }
+
+    /// The author of an answer, for a record.
+    ///
+    /// Shape: `user` only for a process at a terminal that belongs to no session.
+    pub(crate) async fn author(self, app: &App) -> Result<String, ApiError> {
+        let found = self.0.find(app).await?;
+        if let Some(first) = found.sessions().first() {
+            return Ok(format!("session {}", app.engine.session_now(first.clone()).await?));
+        }
+        Ok(match found {
+            Found::AtTerminal(_) => "user",
+            Found::WithToken => "token",
+            Found::Below(_) | Found::Left(_) | Found::Unknown => "unknown process",
+        }
+        .to_owned())
+    }
+
+    /// Its name in tables of which it has a share: its session, its terminal, or the others together.
+    pub(crate) async fn share(self, app: &App) -> Result<Arc<str>, ApiError> {
+        let found = self.0.find(app).await?;
+        Ok(match (found.sessions().first(), &found) {
+            (Some(session), _) => format!("session {session}").into(),
+            (None, Found::AtTerminal(terminal)) => format!("terminal {terminal}").into(),
+            (None, Found::WithToken) => "a client over TCP".into(),
+            (None, Found::Below(_) | Found::Left(_) | Found::Unknown) => "a program without a session".into(),
+        })
+    }
+}
+
+impl Found {
+    /// Whether a process of its client opened `session`.
+    fn has_opened(&self, app: &App, session: &SessionId) -> bool {
+        match self {
+            Self::Below(client) => app.registry.processes().has_opened(client.process, session),
+            Self::Left(_) | Self::AtTerminal(_) | Self::Unknown | Self::WithToken => false,
+        }
+    }
+}
+
+/// Checks that `session`, which is not known, has not ended as one of others: who opens it reads its
+/// history.
+///
+/// Errors: 403 otherwise; the history cannot be read.
+async fn check_new(app: &App, found: Found, session: &SessionId) -> Result<(), ApiError> {
+    app.history_caught_up().await;
+    let id = session.clone();
+    let read = app.projection.read(move |view| view.knows_session(id.as_str())).await;
+    let has_ended = read?;
+    if has_ended { Access::of(app, found).await?.check(session.as_str()) } else { Ok(()) }
+}
+
+/// Whether `session` is one of `own`, a continuation of one, or a subagent of one.
+async fn is_own(app: &App, own: &[SessionId], session: &SessionId) -> Result<bool, ApiError> {
+    Ok(own.contains(session) || app.engine.is_related(own, session).await? == Some(true))
+}

@@ -1,0 +1,113 @@
+//! The state that all handlers share.
+
+use std::{ops::Deref, sync::Arc, time::Duration};
+
+use journal::{Clock, Journal, meter::Meters, time::Timestamp};
+use tokio::{
+    sync::{mpsc, watch},
+    time::timeout,
+};
+
+use crate::{
+    api::{
+        config_handle::ConfigHandle, engine_handle::EngineHandle, error::ApiError, registry::Registry,
+        room::Rooms,
+    },
+    daemon::publisher::{Publisher, Records},
+    harness::Transcript,
+    history::Projection,
+};
+
+/// How long an answer waits for the history to reach the journal's end; it follows within
+/// milliseconds, unless it is being rebuilt.
+const HISTORY_WAIT_MAX: Duration = Duration::from_secs(1);
+
+/// Shared state of every handler; one pointer, because each request clones it several times.
+#[derive(Clone)]
+pub struct App(Arc<AppParts>);
+
+/// The contents of an [`App`].
+pub struct AppParts {
+    /// Source of every read.
+    pub journal: Journal,
+    /// Target of every append.
+    pub publisher: Publisher,
+    /// Answers queries about sessions and counts.
+    pub engine: EngineHandle,
+    /// Reloads the configuration, and holds its last state.
+    pub config: ConfigHandle,
+    /// Answers queries about the history.
+    pub projection: Projection,
+    /// Requests that wait for answers and for changes of a queue.
+    pub registry: Arc<Registry>,
+    /// Transcripts to be searched for injections;
+    /// [`look_for_injections`](crate::api::look_for_injections) receives them.
+    pub transcripts: mpsc::Sender<Transcript>,
+    /// Latency meters of requests.
+    pub meters: Arc<Meters>,
+    /// How much memory bodies may take.
+    pub rooms: Rooms,
+    /// Source of the current time: the journal's, which never steps back.
+    pub clock: Clock,
+    /// The wall clock, for times that others sign or read.
+    pub wall: fn() -> Timestamp,
+    /// Offset of the local wall clock from UTC at a time, in seconds.
+    pub utc_offset: fn(Timestamp) -> i32,
+    /// Time since the machine started, including its sleep.
+    pub since_boot: fn() -> Duration,
+    /// Becomes true when the daemon stops; streams and long polls then end.
+    pub shutdown: watch::Receiver<bool>,
+}
+
+impl From<AppParts> for App {
+    fn from(parts: AppParts) -> Self {
+        Self(Arc::new(parts))
+    }
+}
+
+impl Deref for App {
+    type Target = AppParts;
+
+    fn deref(&self) -> &AppParts {
+        &self.0
+    }
+}
+
+impl App {
+    pub(super) fn now(&self) -> Timestamp {
+        (self.clock)()
+    }
+
+    /// How far the journal's time is ahead of the wall clock, in milliseconds; negative if behind.
+    pub(crate) fn clock_ahead_ms(&self) -> i64 {
+        let ahead = i128::from(self.now().as_millis()) - i128::from((self.wall)().as_millis());
+        i64::try_from(ahead).unwrap_or(i64::MAX)
+    }
+
+    /// Appends `records`, if there are any, without waiting for the event loop or the disk.
+    ///
+    /// Errors: the journal accepts no records.
+    pub(super) async fn append(&self, records: Records) -> Result<(), ApiError> {
+        if records.is_empty() {
+            return Ok(());
+        }
+        self.publisher.append(records).await.map(drop).map_err(|error| ApiError::append(&error))
+    }
+
+    /// Waits until the history has the records that the journal has at this call, at most
+    /// [`HISTORY_WAIT_MAX`]; not while it cannot be written.
+    pub(super) async fn history_caught_up(&self) {
+        let head = *self.journal.written().borrow();
+        if self.projection.failed().is_none() {
+            // An answer states its progress.
+            timeout(HISTORY_WAIT_MAX, self.projection.progress().reach(head)).await.ok();
+        }
+    }
+
+    /// Waits until the daemon stops.
+    pub(super) async fn stopped(&self) {
+        let mut shutdown = self.shutdown.clone();
+        // An error means that the sender was dropped, which means that the daemon ends.
+        drop(shutdown.wait_for(|is_stopping| *is_stopping).await);
+    }
+}

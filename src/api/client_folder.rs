@@ -1,0 +1,45 @@
+//! The folder of a client's files.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use crate::{
+    daemon::regular_file,
+    harness::{
+        kind::Kind,
+        process::Process,
+        session_file::{FILE_BYTES_MAX, SessionFile},
+    },
+};
+
+/// Largest settings file that is read, in bytes.
+const SETTINGS_BYTES_MAX: u64 = 1024 * 1024;
+
+/// The folder of a client's files, and the kind of client.
+#[derive(Debug, Clone)]
+pub(crate) struct ClientFolder {
+    pub(crate) kind: &'static Kind,
+    pub(crate) path: PathBuf,
+}
+
+impl ClientFolder {
+    /// Whether the client writes session files, or did so once.
+    pub(super) fn has_session_files(&self) -> bool {
+        let files = self.kind.files.sessions.as_ref();
+        files.is_some_and(|files| (files.path)(&self.path, 0).parent().is_some_and(Path::is_dir))
+    }
+}
+
+/// Reads the session file of the client with this process and the folder `folder`.
+pub(crate) fn read_session_file(folder: &ClientFolder, process: Process) -> Option<SessionFile> {
+    let files = folder.kind.files.sessions.as_ref()?;
+    let text = regular_file::read(&(files.path)(&folder.path, process.pid), FILE_BYTES_MAX).ok()?;
+    (files.parse)(&text, process)
+}
+
+/// Reads the user's settings of the client; `None` if there are none that the client could read.
+pub(crate) fn read_settings(folder: &ClientFolder) -> Option<Value> {
+    let path = folder.path.join(folder.kind.installation.settings.user);
+    serde_json::from_slice(&regular_file::read(&path, SETTINGS_BYTES_MAX).ok()?).ok()
+}

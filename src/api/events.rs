@@ -1,0 +1,353 @@
+//! Publishing events, and their outcome.
+
+use axum::{
+    Json,
+    body::Body,
+    extract::State,
+    http::{HeaderMap, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use engine::{
+    event::{EVENT_BYTES_MAX, EventRef, Seq, codec},
+    ledger::LedgerEntry,
+    session::Readable,
+};
+use journal::{ReadError, Record, RecordBuf};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+#[cfg(test)]
+use crate::api::wire::{error::ErrorBody, event::EventView, publish::Results};
+
+use crate::{
+    api::{
+        App,
+        actor::Actor,
+        auth::Route,
+        caller::{Caller, NotFoundYet},
+        error::ApiError,
+        extract::{EVENTS_BYTES_MAX, Params, Segment, header, read_body_up_to},
+        history,
+        intake::{Intake, NewIds},
+        lines,
+        requester::Requester,
+        wire::{
+            FieldError,
+            body::{self, BodyKind, Items},
+            cloudevents,
+            event::{self, Defaults, to_masked_json},
+            history::{EventWithHistory, LedgerLine, OtherEvent, raw},
+            publish::{ResultsKind, Summary},
+        },
+    },
+    daemon::records,
+    history::{Looked, ProjectionError, View},
+};
+
+/// Most events of one id that are found.
+const SAME_ID_MAX: usize = 16;
+
+/// The format of the answer.
+#[derive(Debug, Deserialize)]
+#[cfg_attr(test, derive(utoipa::IntoParams))]
+#[serde(deny_unknown_fields)]
+pub(crate) struct PublishParams {
+    /// `full`: a verdict for each event. `summary`: counts, and the first refusals. The default is
+    /// `full`; for an NDJSON body that is answered at its end it is `summary`.
+    results: Option<ResultsKind>,
+}
+
+/// Publishes events.
+///
+/// The body is one event, an array of them, NDJSON, or CloudEvents 1.0 in structured, batch or
+/// binary mode, according to its content type. Each event has its own verdict; (source, id) makes
+/// publishing idempotent. An NDJSON body of any length is published as it arrives; with `Accept:
+/// application/x-ndjson` each batch is acknowledged by a line as soon as it is published.
+#[cfg_attr(test, utoipa::path(
+    post, path = "/v1/events", tag = "events",
+    params(PublishParams),
+    request_body(content(
+        (EventView = "application/json"), (String = "application/x-ndjson"),
+        (Object = "application/cloudevents+json"), (Vec<Object> = "application/cloudevents-batch+json"),
+    )),
+    responses(
+        (status = 200, description = "All were published", content((Results = "application/json"), (Summary = "application/x-ndjson"))),
+        (status = 207, description = "Some were refused", body = Results),
+        (status = 400, description = "Nothing was published", body = ErrorBody),
+        (status = 413, description = "Too large", body = ErrorBody),
+        (status = 415, description = "Unknown content type", body = ErrorBody),
+        (status = 503, description = "The journal accepts no records", body = ErrorBody),
+    ),
+))]
+pub(crate) async fn publish(
+    State(app): State<App>,
+    Params(params): Params<PublishParams>,
+    route: Route,
+    requester: Requester,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, ApiError> {
+    let caller = Caller::new(&app, requester, &headers);
+    let kind = BodyKind::of(header(&headers, header::CONTENT_TYPE.as_str()));
+    let is_binary = headers.contains_key("ce-specversion")
+        && !matches!(kind, Ok(BodyKind::CloudEvent | BodyKind::CloudEvents));
+    let unknown = |error| ApiError::bad(error).with_status(StatusCode::UNSUPPORTED_MEDIA_TYPE);
+    // The content type of binary mode is that of its data.
+    let kind = if is_binary { None } else { Some(kind.map_err(unknown)?) };
+    if kind == Some(BodyKind::Lines) {
+        return publish_lines(app, &params, (route, caller), &headers, body).await;
+    }
+    let body = read_body_up_to(EVENTS_BYTES_MAX, &app.rooms.publishing, body).await?;
+    let mut intake;
+    let is_lone = loop {
+        intake = Intake::default();
+        let read = || match kind {
+            None => take_binary(&app, &mut intake, &headers, &body).map(Ok),
+            Some(kind) => take_whole(&app, &mut intake, kind, (route, &caller), &body),
+        };
+        match app.rooms.publishing.work(body.len(), read).await? {
+            Ok(is_lone) => break is_lone,
+            Err(NotFoundYet) => caller.find().await?,
+        }
+    };
+    drop(body);
+    let mut verdicts = intake.commit(&app).await?;
+    if is_lone {
+        verdicts = verdicts.into_lone_refusal()?;
+    }
+    let status = verdicts.status();
+    Ok(match params.results {
+        Some(ResultsKind::Summary) => {
+            let mut summary = Summary::default();
+            summary.add(verdicts);
+            (status, Json(summary)).into_response()
+        }
+        Some(ResultsKind::Full) | None => (status, Json(verdicts.into_results())).into_response(),
+    })
+}
+
+async fn publish_lines(
+    app: App,
+    params: &PublishParams,
+    (route, caller): (Route, Caller),
+    headers: &HeaderMap,
+    body: Body,
+) -> Result<Response, ApiError> {
+    let accepts_lines = header(headers, header::ACCEPT.as_str())
+        .is_some_and(|accept| accept.split(',').any(|kind| BodyKind::of(Some(kind)) == Ok(BodyKind::Lines)));
+    if accepts_lines {
+        let results = params.results.unwrap_or(ResultsKind::Full);
+        return Ok(lines::publish_streaming(app, (route, caller), body, results));
+    }
+    if params.results == Some(ResultsKind::Full) {
+        // Verdicts for each line of a body of any length would have to be held in memory until its
+        // end.
+        let message = "`full` for an NDJSON body needs `Accept: application/x-ndjson`";
+        return Err(ApiError::bad(FieldError::new("results", message)));
+    }
+    lines::publish(app, (route, caller), body).await
+}
+
+/// Takes a CloudEvent in binary mode; returns that it was a single event.
+fn take_binary(app: &App, intake: &mut Intake, headers: &HeaderMap, body: &[u8]) -> Result<bool, ApiError> {
+    check_lone(body)?;
+    let severities = app.config.severities();
+    let headers = headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes()));
+    intake.take(1, cloudevents::binary(headers, body, app.now(), &severities));
+    Ok(true)
+}
+
+/// Takes a body that was read whole; returns whether it was a single event, unless the caller has
+/// to be found first.
+fn take_whole(
+    app: &App,
+    intake: &mut Intake,
+    kind: BodyKind,
+    (route, caller): (Route, &Caller),
+    body: &[u8],
+) -> Result<Result<bool, NotFoundYet>, ApiError> {
+    let severities = app.config.severities();
+    let is_cloud = matches!(kind, BodyKind::CloudEvent | BodyKind::CloudEvents);
+    let defaults = Defaults::api(app.now(), route.of_events(), &severities);
+    let mut ids = NewIds::default();
+    let mut take = |number, text| {
+        if is_cloud {
+            intake.take(number, cloudevents::structured(text, app.now(), &severities));
+            return Ok(());
+        }
+        intake.take_from(caller, number, event::parse(text, &defaults, &mut || ids.next_id()))
+    };
+    let items = match kind {
+        BodyKind::CloudEvents => Items::Many(body::many(body).map_err(ApiError::bad)?),
+        BodyKind::CloudEvent => Items::One(body),
+        BodyKind::Json | BodyKind::Lines => body::items(body).map_err(ApiError::bad)?,
+    };
+    Ok(match items {
+        Items::One(text) => {
+            check_lone(text)?;
+            take(1, text).map(|()| true)
+        }
+        Items::Many(items) => {
+            let mut numbered = (1..).zip(items);
+            numbered.try_for_each(|(number, item)| take(number, item.get().as_bytes())).map(|()| false)
+        }
+    })
+}
+
+fn check_lone(body: &[u8]) -> Result<(), ApiError> {
+    if body.len() > EVENT_BYTES_MAX {
+        let message = format!("an event has at most {EVENT_BYTES_MAX} bytes, this one has {}", body.len());
+        return Err(ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, message));
+    }
+    Ok(())
+}
+
+/// Selects one of several events with the same id.
+#[derive(Debug, Deserialize)]
+#[cfg_attr(test, derive(utoipa::IntoParams))]
+#[serde(deny_unknown_fields)]
+pub(crate) struct EventParams {
+    /// The event's source; if absent, the newest event of that id, with the others in `others`.
+    source: Option<String>,
+}
+
+/// Shows an event, by its id or its position, and its outcome; to a process of a session, what is of
+/// that session or of none.
+#[cfg_attr(test, utoipa::path(
+    get, path = "/v1/events/{id}", tag = "events",
+    params(("id" = String, Path, description = "The event's id, or its position in the journal"), EventParams),
+    responses(
+        (status = 200, body = EventWithHistory),
+        (status = 403, body = ErrorBody, description = "It is addressed to another session than the process's own"),
+        (status = 404, body = ErrorBody),
+    ),
+))]
+pub(crate) async fn get(
+    State(app): State<App>,
+    actor: Actor,
+    Segment(name): Segment,
+    Params(params): Params<EventParams>,
+) -> Result<Json<EventWithHistory>, ApiError> {
+    let mut access = actor.access(&app).await?;
+    let Found { event: (seq, event), others } = loop {
+        let wanted = (name.clone(), params.source.clone());
+        match find(&app, wanted, access.readable()).await? {
+            Looked::Found(found) => break found,
+            Looked::Withheld { session } => access.check_again(&app, &session).await?,
+        }
+    };
+    let (history, projected) = what_became_of(&app, seq, access.into_readable()).await;
+    Ok(Json(EventWithHistory { event, history, others, projection: history::how_far(&app, projected) }))
+}
+
+/// An event, and the others of its id.
+struct Found {
+    event: (Seq, Box<RawValue>),
+    others: Vec<OtherEvent>,
+}
+
+/// The event with this id or at this position, from this source if it is given.
+///
+/// Errors: there is none, or the journal cannot be read.
+async fn find(
+    app: &App,
+    (name, source): (String, Option<String>),
+    readable: &Readable,
+) -> Result<Looked<Found>, ApiError> {
+    let wanted = Wanted { name: name.clone(), source, readable: readable.clone() };
+    match find_in_journal(app, wanted.clone()).await {
+        Ok(Some(looked)) => Ok(looked),
+        // The history may have an event whose segment was deleted or cannot be read.
+        nothing => match find_in_history(app, wanted).await {
+            Ok(Some(looked)) => Ok(looked),
+            Ok(None) | Err(_) => Err(nothing.err().unwrap_or_else(|| ApiError::not_found("event", &name))),
+        },
+    }
+}
+
+/// The event that a request is for.
+#[derive(Debug, Clone)]
+struct Wanted {
+    /// Its id or its position.
+    name: String,
+    source: Option<String>,
+    readable: Readable,
+}
+
+async fn find_in_history(app: &App, wanted: Wanted) -> Result<Option<Looked<Found>>, ProjectionError> {
+    let Wanted { name, source, readable } = wanted;
+    let look = move |view: &View<'_>| view.event_by_id(&name, source.as_deref(), &readable);
+    Ok(app.projection.read(look).await?.map(|looked| match looked {
+        Looked::Found((seq, event)) => Looked::Found(Found { event: (seq, raw(event)), others: Vec::new() }),
+        Looked::Withheld { session } => Looked::Withheld { session },
+    }))
+}
+
+/// The outcome of an event, and the progress of the projection. Waits until that has
+/// [caught up](App::history_caught_up). Empty while the projection cannot be read.
+async fn what_became_of(app: &App, seq: Seq, readable: Readable) -> (Vec<LedgerLine>, Seq) {
+    app.history_caught_up().await;
+    let read = app.projection.read(move |view| {
+        let mut lines = view.history_of_event(seq, &readable)?;
+        if lines.is_empty() && view.covers(seq) {
+            lines.push(LedgerLine::of(&LedgerEntry::Unmatched { seq }));
+        }
+        Ok((lines, view.projected))
+    });
+    read.await.unwrap_or_else(|_| (Vec::new(), app.projection.progress().projected()))
+}
+
+/// Searches the journal for the newest readable event of the id, then for the one at this position.
+///
+/// A number may be a producer's id or a position; the id goes first, because an event can also be
+/// found by its id.
+async fn find_in_journal(app: &App, wanted: Wanted) -> Result<Option<Looked<Found>>, ApiError> {
+    let journal = app.journal.clone();
+    let search = move || -> Result<Option<Looked<Found>>, ReadError> {
+        let Wanted { name, source, readable } = wanted;
+        let is_named = |found: &RecordBuf| as_event(&found.as_record()).is_some_and(|event| event.id == name);
+        let mut all = journal.find_named(name.as_bytes(), SAME_ID_MAX, is_named)?;
+        let source_of = |found: &RecordBuf| as_event(&found.as_record()).map(|event| event.source.to_owned());
+        let of_source = |found: &RecordBuf| source.is_none() || source_of(found) == source;
+        if !all.iter().any(of_source) && source.is_none() {
+            all = name
+                .parse()
+                .ok()
+                .map(|seq| journal.read_at(Seq(seq)))
+                .transpose()?
+                .flatten()
+                .into_iter()
+                .collect();
+        }
+        let mut withheld = None;
+        all.retain(|found| {
+            let session = as_event(&found.as_record()).and_then(|event| event.session.map(str::to_owned));
+            let is_readable = readable.contains(session.as_deref());
+            if !is_readable && of_source(found) {
+                withheld = withheld.take().or(session);
+            }
+            is_readable
+        });
+        let wanted = all.iter().position(of_source).map(|place| all.remove(place));
+        let Some(event) = wanted.and_then(|found| shown(&found.as_record())) else {
+            return Ok(withheld.map(|session| Looked::Withheld { session }));
+        };
+        let others =
+            all.iter().filter_map(|found| Some(OtherEvent { source: source_of(found)?, seq: found.seq.0 }));
+        Ok(Some(Looked::Found(Found { event, others: others.collect() })))
+    };
+    let searched = tokio::task::spawn_blocking(search).await;
+    let failed = |error: &dyn std::error::Error| {
+        let message = format!("the journal cannot be read: {error}");
+        ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, message)
+    };
+    searched.map_err(|error| failed(&error))?.map_err(|error| failed(&error))
+}
+
+fn shown(found: &Record<'_>) -> Option<(Seq, Box<RawValue>)> {
+    as_event(found).map(|event| (found.seq, raw(to_masked_json(&event, Some(found.seq)))))
+}
+
+fn as_event<'a>(found: &Record<'a>) -> Option<EventRef<'a>> {
+    (found.kind.0 == records::EVENT).then(|| codec::decode(found.body).ok()).flatten()
+}

@@ -1,0 +1,279 @@
+//! The pending notifications of sessions, for users, and their decisions about them.
+
+use std::sync::Arc;
+
+use axum::{Json, extract::State, http::StatusCode};
+use engine::{
+    event::{Scope, SessionId},
+    exchange::Decision,
+    format,
+    notification::NotificationId,
+};
+use journal::time::duration_millis;
+use serde::Deserialize;
+
+#[cfg(test)]
+use crate::api::wire::error::ErrorBody;
+
+use crate::{
+    api::{
+        App,
+        actor::Actor,
+        engine_handle::{PageStart, Waiting, WaitingPage, WaitingPlace},
+        error::ApiError,
+        extract::{Params, Segment, read_session},
+        history::check_notification,
+        naming::known_session,
+        notify::{place_of, session_for},
+        questions::open_count,
+        wire::{FieldError, inbox::InboxList, views::WaitingView},
+    },
+    daemon::publisher::Records,
+};
+
+/// Selects the queue.
+#[derive(Debug, Deserialize)]
+#[cfg_attr(test, derive(utoipa::IntoParams))]
+#[serde(deny_unknown_fields)]
+pub(crate) struct InboxParams {
+    /// A session; every session if it is absent.
+    session: Option<String>,
+}
+
+impl InboxParams {
+    /// The session; of a process of a session only that one.
+    async fn session(&self, app: &App, actor: Actor) -> Result<Option<SessionId>, ApiError> {
+        let named = self.session.as_deref().map(read_session).transpose()?;
+        let session = session_for(app, actor, named.as_ref()).await?;
+        if let Some(named) = session.as_ref().filter(|_| self.session.is_some()) {
+            known_session(app, named).await?;
+        }
+        Ok(session)
+    }
+}
+
+/// Most notifications of a page, and the default.
+const PAGE_MAX: usize = 1_000;
+
+/// Page start among the unclaimed notifications, in place of a number.
+const UNCLAIMED: &str = "unclaimed";
+
+/// Selects a page of pending notifications.
+#[derive(Debug, Deserialize)]
+#[cfg_attr(test, derive(utoipa::IntoParams))]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ListParams {
+    /// A session; every session if it is absent.
+    session: Option<String>,
+    /// Most notifications; 1,000 if it is absent, and at most.
+    limit: Option<usize>,
+    /// `next` of the previous page.
+    from: Option<String>,
+}
+
+impl ListParams {
+    fn page(&self, session: Option<SessionId>) -> Result<WaitingPage, ApiError> {
+        let limit = self.limit.unwrap_or(PAGE_MAX);
+        if limit == 0 || limit > PAGE_MAX {
+            let message = format!("must be a number from 1 to {PAGE_MAX}");
+            return Err(ApiError::bad(FieldError::new("limit", message)));
+        }
+        let from = self.from.as_deref().map(read_start).transpose()?;
+        Ok(WaitingPage { session, from, limit })
+    }
+}
+
+/// Parses the output of [`write_start`].
+fn read_start(text: &str) -> Result<PageStart, ApiError> {
+    let read = || {
+        let (skip, session) = text.split_once(':')?;
+        Some(match skip {
+            UNCLAIMED => PageStart::Unclaimed { skip: session.parse().ok()? },
+            _ => PageStart::Session { skip: skip.parse().ok()?, session: SessionId::new(session) },
+        })
+    };
+    read().ok_or_else(|| ApiError::bad(FieldError::new("from", "must be the `next` of another page")))
+}
+
+fn write_start(start: &PageStart) -> String {
+    match start {
+        PageStart::Session { session, skip } => format!("{skip}:{session}"),
+        PageStart::Unclaimed { skip } => format!("{UNCLAIMED}:{skip}"),
+    }
+}
+
+/// Lists pending notifications, each with a line for a person and its text; to a process of a
+/// session, those of that session.
+#[cfg_attr(test, utoipa::path(
+    get, path = "/v1/inbox", tag = "inbox", params(ListParams),
+    responses(
+        (status = 200, body = InboxList), (status = 400, body = ErrorBody),
+        (status = 403, body = ErrorBody, description = "`session` is another one than the process's own"),
+        (status = 404, body = ErrorBody),
+    ),
+))]
+pub(crate) async fn list(
+    State(app): State<App>,
+    actor: Actor,
+    Params(params): Params<ListParams>,
+) -> Result<Json<InboxList>, ApiError> {
+    let session = InboxParams { session: params.session.clone() }.session(&app, actor).await?;
+    let folder = place_of(&app, session.as_ref(), None).await?;
+    let questions = open_count(&app, session.as_ref(), folder.as_deref());
+    let (notifications, next) = app.engine.waiting(params.page(session)?).await?;
+    let notifications = notifications.into_iter().map(view).collect();
+    Ok(Json(InboxList { notifications, questions, next: next.as_ref().map(write_start) }))
+}
+
+fn view(Waiting { notification, place, age }: Waiting) -> WaitingView {
+    let (waits_for, session, workspace) = match (place, &notification.scope) {
+        (WaitingPlace::Agent(session), _) => (WaitingView::AGENT, Some(session.to_string()), None),
+        (WaitingPlace::User(session), _) => (WaitingView::USER, Some(session.to_string()), None),
+        (WaitingPlace::NextSession, Scope::Session(id)) => {
+            (WaitingView::NEXT_SESSION, Some(id.to_string()), None)
+        }
+        (WaitingPlace::NextSession, Scope::Workspace(folder)) => {
+            (WaitingView::NEXT_SESSION, None, Some(folder.to_string()))
+        }
+        (WaitingPlace::NextSession, Scope::All) => (WaitingView::NEXT_SESSION, None, None),
+    };
+    WaitingView {
+        id: notification.id.to_string(),
+        session,
+        workspace,
+        subscriber: notification.subscriber.to_string(),
+        priority: notification.priority.as_str().to_owned(),
+        waits_for: waits_for.to_owned(),
+        age_ms: duration_millis(age),
+        sentence: format::line_for_user(&notification, format::LINE_CHARS_MAX),
+        text: Arc::clone(notification.content.text()),
+    }
+}
+
+/// Dismisses a pending notification: it is not delivered.
+#[cfg_attr(test, utoipa::path(
+    post, path = "/v1/notifications/{id}/dismiss", tag = "inbox",
+    params(("id" = String, Path, description = "The notification"), InboxParams),
+    responses(
+        (status = 204),
+        (status = 403, body = ErrorBody, description = "It is of another session than the process's own"),
+        (status = 404, body = ErrorBody),
+    ),
+))]
+pub(crate) async fn dismiss(
+    state: State<App>,
+    id: Segment,
+    actor: Actor,
+    params: Params<InboxParams>,
+) -> Result<StatusCode, ApiError> {
+    decide(state, id, actor, params, Decision::Dismiss).await
+}
+
+/// Releases a notification that waits for the user's approval.
+#[cfg_attr(test, utoipa::path(
+    post, path = "/v1/notifications/{id}/discuss", tag = "inbox",
+    params(("id" = String, Path, description = "The notification"), InboxParams),
+    responses(
+        (status = 204),
+        (status = 403, body = ErrorBody, description = "It is of another session than the process's own"),
+        (status = 404, body = ErrorBody),
+    ),
+))]
+pub(crate) async fn discuss(
+    state: State<App>,
+    id: Segment,
+    actor: Actor,
+    params: Params<InboxParams>,
+) -> Result<StatusCode, ApiError> {
+    decide(state, id, actor, params, Decision::Discuss).await
+}
+
+async fn decide(
+    State(app): State<App>,
+    Segment(id): Segment,
+    actor: Actor,
+    Params(params): Params<InboxParams>,
+    decision: Decision,
+) -> Result<StatusCode, ApiError> {
+    let session = params.session(&app, actor).await?;
+    let notification = NotificationId::new(&id);
+    if !app.engine.can_decide(session.clone(), notification, decision).await? {
+        check_notification(&app, &actor.access(&app).await?, &id).await?;
+        return Err(ApiError::not_found("pending notification", &id));
+    }
+    app.append(Records::build(|records| records.decided(session.as_ref(), &notification, decision))).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use engine::{
+        event::Seq,
+        notification::{Notification, Priority},
+    };
+
+    #[test]
+    fn page_start_round_trips_as_text() {
+        let in_session = PageStart::Session { session: SessionId::new("a:b/c"), skip: 41 };
+        for start in [in_session, PageStart::Unclaimed { skip: 7 }] {
+            assert_eq!(read_start(&write_start(&start)).expect("readable"), start);
+        }
+        for text in ["", "41", "x:s1", ":s1", "unclaimed:s1"] {
+            assert!(read_start(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn each_place_has_its_recipient_and_its_words() {
+        let s1 = || SessionId::new("s1");
+        let folder = || Scope::Workspace("/w".into());
+        for (place, scope, waits_for, session, workspace) in [
+            (WaitingPlace::Agent(s1()), Scope::All, "agent", Some("s1"), None),
+            (WaitingPlace::User(s1()), folder(), "user", Some("s1"), None),
+            (
+                WaitingPlace::NextSession,
+                Scope::Session(SessionId::new("s2")),
+                "next_session",
+                Some("s2"),
+                None,
+            ),
+            (WaitingPlace::NextSession, folder(), "next_session", None, Some("/w")),
+            (WaitingPlace::NextSession, Scope::All, "next_session", None, None),
+        ] {
+            let notification =
+                Arc::new(Notification { scope, ..Notification::example("n1", Priority::High) });
+            let view = view(Waiting { notification, place, age: Duration::from_millis(5) });
+            let found = (&*view.waits_for, view.session.as_deref(), view.workspace.as_deref(), view.age_ms);
+            assert_eq!(found, (waits_for, session, workspace, 5));
+        }
+        for (sentences, untrusted_source, expected) in [
+            (
+                vec!["unit failed".into(), "lint <b>\u{1b}[1m failed".into()],
+                None,
+                "unit failed, lint (b) (1m failed and 1 more",
+            ),
+            (
+                vec!["unit failed".into()],
+                Some("hook".into()),
+                "(untrusted source hook) unit failed and 2 more",
+            ),
+            (vec![], None, "value and 2 more"),
+        ] {
+            let events = vec![Seq(1), Seq(2), Seq(3)];
+            let example = Notification::example("n1", Priority::High);
+            let notification = Arc::new(Notification { sentences, untrusted_source, events, ..example });
+            let view = view(Waiting { notification, place: WaitingPlace::Agent(s1()), age: Duration::ZERO });
+            assert_eq!((&*view.sentence, &*view.text), (expected, "key: value"));
+        }
+    }
+
+    #[test]
+    fn a_page_has_a_bound() {
+        let params = |limit| ListParams { session: None, limit, from: None };
+        assert_eq!(params(None).page(None).expect("a page").limit, PAGE_MAX);
+        assert!(params(Some(0)).page(None).is_err() && params(Some(PAGE_MAX + 1)).page(None).is_err());
+    }
+}

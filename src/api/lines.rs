@@ -1,0 +1,298 @@
+//! Publishes NDJSON as it arrives: complete lines are appended and acknowledged without waiting for
+//! further ones.
+
+use std::{convert::Infallible, time::Duration};
+
+use axum::{
+    Json,
+    body::{Body, BodyDataStream, HttpBody},
+    http::header,
+    response::{IntoResponse, Response},
+};
+use bytes::Bytes;
+use futures_util::FutureExt;
+use serde::Serialize;
+use tokio_stream::StreamExt;
+
+use crate::{
+    api::{
+        App,
+        auth::Route,
+        caller::{Caller, NotFoundYet},
+        error::ApiError,
+        extract::{broken_off, lazy_timeout, too_slow},
+        intake::{Begun, Intake, NewIds, Verdicts},
+        room::Reservation,
+        wire::{
+            body::LineSplitter,
+            event::{self, Defaults},
+            publish::{ResultsKind, Summary},
+        },
+    },
+    daemon::produced::produced,
+};
+
+/// Most lines of one batch. Twice as many would be 5 % cheaper, but an exchange waits behind whole
+/// batches.
+const BATCH_LINES_MAX: usize = 500;
+/// Lines after which a batch ends if an exchange is waiting. Always using this length costs a tenth
+/// more.
+const BATCH_LINES_AWAITED: usize = 250;
+/// Most bytes of one batch.
+const BATCH_BYTES_MAX: usize = 1024 * 1024;
+/// Bytes after which other tasks run: lines that are as long as an event may be take some
+/// milliseconds a megabyte.
+const PAUSE_BYTES: usize = 64 * 1024;
+/// Memory reserved for lines: the batch being published and the next one.
+const ROOM_BYTES: usize = 2 * BATCH_BYTES_MAX;
+/// How long a client may send nothing before its body counts as aborted.
+const SILENCE_MAX: Duration = Duration::from_secs(60);
+
+/// Publishes the lines and answers with one summary at the end.
+///
+/// Errors: the journal accepts no records, or the body was aborted. Earlier batches stay published;
+/// sending them again is harmless if their events have ids.
+pub(crate) async fn publish(
+    app: App,
+    (route, caller): (Route, Caller),
+    body: Body,
+) -> Result<Response, ApiError> {
+    let mut summary = Summary::default();
+    let mut lines = Lines::new(app, route, caller, body);
+    // The disk works on one batch while the next is read.
+    let mut ahead: Option<Begun> = None;
+    while let Some(gathered) = lines.gather().await {
+        gathered?;
+        let Lines { app, intake, is_ended, .. } = &mut lines;
+        let before = if *is_ended { ahead.take() } else { ahead.replace(intake.begin(app).await?) };
+        if let Some(before) = before {
+            summary.add(before.done().await?);
+        }
+        if *is_ended {
+            summary.add(intake.commit(app).await?);
+        }
+    }
+    if let Some(last) = ahead {
+        summary.add(last.done().await?);
+    }
+    Ok((summary.status(), Json(summary)).into_response())
+}
+
+/// Publishes the lines and answers with one line of JSON per batch, as soon as it is published.
+///
+/// Errors: none; an error is the last line.
+pub(crate) fn publish_streaming(
+    app: App,
+    (route, caller): (Route, Caller),
+    body: Body,
+    results: ResultsKind,
+) -> Response {
+    let mut lines = Lines::new(app, route, caller, body);
+    let reports = produced(1, move |reports| async move {
+        while let Some(batch) = lines.next_batch().await {
+            let is_last = batch.is_err();
+            let report = match batch {
+                Ok(verdicts) => report(verdicts, results),
+                Err(error) => json_line(&error.into_body()),
+            };
+            if reports.send(report).await.is_err() || is_last {
+                return;
+            }
+        }
+    });
+    let body = Body::from_stream(reports.map_while(Result::ok).map(Ok::<_, Infallible>));
+    ([(header::CONTENT_TYPE, "application/x-ndjson")], body).into_response()
+}
+
+fn report(verdicts: Verdicts, results: ResultsKind) -> Bytes {
+    match results {
+        ResultsKind::Full => json_line(&verdicts.into_results()),
+        ResultsKind::Summary => {
+            let mut summary = Summary::default();
+            summary.add(verdicts);
+            json_line(&summary)
+        }
+    }
+}
+
+fn json_line(value: &impl Serialize) -> Bytes {
+    let mut line = serde_json::to_vec(value).expect("text and numbers always serialize");
+    line.push(b'\n');
+    line.into()
+}
+
+/// Input of a body.
+enum Arrived {
+    Chunk(Bytes),
+    Broken(axum::Error),
+    End,
+    /// The client has sent nothing for [`SILENCE_MAX`].
+    Silence,
+    /// The daemon stops before further input.
+    Stopping,
+}
+
+impl From<Option<Result<Bytes, axum::Error>>> for Arrived {
+    fn from(arrived: Option<Result<Bytes, axum::Error>>) -> Self {
+        match arrived {
+            Some(Ok(chunk)) => Self::Chunk(chunk),
+            Some(Err(error)) => Self::Broken(error),
+            None => Self::End,
+        }
+    }
+}
+
+/// The state of a body that is being published.
+struct Lines {
+    app: App,
+    route: Route,
+    caller: Caller,
+    body: BodyDataStream,
+    splitter: LineSplitter,
+    intake: Intake,
+    ids: NewIds,
+    /// Bytes of the lines in the intake.
+    bytes: usize,
+    /// Memory reserved for the current lines; taken with the first of them.
+    room: Option<Reservation>,
+    is_ended: bool,
+}
+
+impl Lines {
+    fn new(app: App, route: Route, caller: Caller, body: Body) -> Self {
+        let body = body.into_data_stream();
+        Self {
+            app,
+            route,
+            caller,
+            body,
+            splitter: LineSplitter::default(),
+            intake: Intake::default(),
+            ids: NewIds::default(),
+            bytes: 0,
+            room: None,
+            is_ended: false,
+        }
+    }
+
+    /// Publishes the received lines, at most one batch, and waits for it; `None` at the end of the
+    /// body.
+    async fn next_batch(&mut self) -> Option<Result<Verdicts, ApiError>> {
+        match self.gather().await? {
+            Ok(()) => Some(self.intake.commit(&self.app).await),
+            Err(error) => Some(Err(error)),
+        }
+    }
+
+    /// Adds the received lines, at most one batch, to the intake; `None` at the end of the body.
+    async fn gather(&mut self) -> Option<Result<(), ApiError>> {
+        self.bytes = 0;
+        loop {
+            match self.take_lines() {
+                Taken::Pause => {
+                    tokio::task::yield_now().await;
+                    continue;
+                }
+                Taken::NotFoundYet => {
+                    if let Err(error) = self.caller.find().await {
+                        return Some(Err(error));
+                    }
+                    continue;
+                }
+                Taken::Batch => return Some(Ok(())),
+                Taken::All if self.is_ended => return (self.intake.len() > 0).then_some(Ok(())),
+                Taken::All => {}
+            }
+            let Some(arrived) = self.arrived().await else { return Some(Ok(())) };
+            match arrived {
+                Arrived::Chunk(chunk) => {
+                    if self.room.is_none() {
+                        match self.app.rooms.publishing.take(ROOM_BYTES).await {
+                            Ok(room) => self.room = Some(room),
+                            Err(error) => return Some(Err(error)),
+                        }
+                    }
+                    self.splitter.push(&chunk);
+                }
+                Arrived::Broken(error) => return Some(Err(broken_off(&error))),
+                Arrived::Silence => return Some(Err(too_slow())),
+                Arrived::Stopping => return Some(Err(ApiError::stopping())),
+                Arrived::End => self.is_ended = true,
+            }
+        }
+    }
+
+    /// The next input. Does not wait if the intake has events: `None` then means that nothing has
+    /// arrived yet.
+    async fn arrived(&mut self) -> Option<Arrived> {
+        if self.intake.len() == 0 {
+            self.room = None;
+            // A body without an end must not keep the daemon from stopping.
+            return Some(tokio::select! {
+                arrived = lazy_timeout(SILENCE_MAX, self.body.next()) => arrived.map_or(Arrived::Silence, Arrived::from),
+                () = self.app.stopped() => Arrived::Stopping,
+            });
+        }
+        if let Some(arrived) = self.body.next().now_or_never() {
+            return Some(arrived.into());
+        }
+        // The task that runs this handler also reads the connection, so it must yield to see new
+        // input.
+        tokio::task::yield_now().await;
+        self.body.next().now_or_never().map(Arrived::from)
+    }
+
+    /// Takes complete lines, and returns why it stopped.
+    fn take_lines(&mut self) -> Taken {
+        let severities = self.app.config.severities();
+        let defaults = Defaults::api(self.app.now(), self.route.of_events(), &severities);
+        let mut new_id = || self.ids.next_id();
+        let pause = self.bytes + PAUSE_BYTES;
+        if self.intake.len() == 0 && self.room.is_some() {
+            // A record takes up about as much as its line. Growing step by step would copy it twice.
+            let to_come = self.body.size_hint().upper().and_then(|bytes| usize::try_from(bytes).ok());
+            let bytes = self.splitter.bytes_left().saturating_add(to_come.unwrap_or_default());
+            self.intake.reserve(bytes.min(BATCH_BYTES_MAX));
+        }
+        while !is_full(&self.intake, self.bytes, &self.app) {
+            let line = match self.splitter.next_line() {
+                Some(line) => line,
+                None if self.is_ended => match self.splitter.last_line() {
+                    Some(line) => line,
+                    None => return Taken::All,
+                },
+                None => return Taken::All,
+            };
+            let bytes = line.bytes.as_ref().map_or(0, |bytes| bytes.len());
+            let event = line.bytes.and_then(|bytes| event::parse(bytes, &defaults, &mut new_id));
+            if self.intake.take_from(&self.caller, line.number, event) == Err(NotFoundYet) {
+                self.splitter.repeat();
+                return Taken::NotFoundYet;
+            }
+            self.bytes += bytes;
+            if self.bytes >= pause {
+                return Taken::Pause;
+            }
+        }
+        Taken::Batch
+    }
+}
+
+/// Why no more lines were taken.
+enum Taken {
+    /// There are no more complete ones.
+    All,
+    /// The batch ends here.
+    Batch,
+    /// Other tasks have to run first.
+    Pause,
+    /// The caller has to be found first.
+    NotFoundYet,
+}
+
+/// Whether a batch of these lines ends here.
+fn is_full(intake: &Intake, bytes: usize, app: &App) -> bool {
+    let lines = intake.len();
+    let is_long = lines >= BATCH_LINES_MAX || lines >= BATCH_LINES_AWAITED && app.registry.is_awaited();
+    is_long || bytes >= BATCH_BYTES_MAX
+}

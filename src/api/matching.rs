@@ -1,0 +1,106 @@
+//! Explains the outcome of an event without publishing it.
+
+use std::sync::Arc;
+
+use axum::{Json, body::Body, extract::State};
+use engine::{
+    Explanation, Verdict,
+    event::{Event, catalogue},
+    nearest::nearest,
+};
+
+#[cfg(test)]
+use crate::api::wire::{error::ErrorBody, event::EventView};
+use crate::api::{
+    App,
+    auth::Route,
+    error::ApiError,
+    extract::read_body,
+    intake::NewIds,
+    wire::{
+        event::{self, Defaults},
+        matching::{MatchView, TakerView},
+    },
+};
+
+/// Most sessions that are listed; beyond it only the count is useful.
+const SESSIONS_SHOWN_MAX: usize = 20;
+
+/// Explains which subscribers take an event, and which sessions are in its scope.
+///
+/// The body is one event as it would be published; nothing is published. Checks types and filters,
+/// but not repeats, rates and batches.
+#[cfg_attr(test, utoipa::path(
+    post, path = "/v1/match", tag = "events",
+    request_body = EventView,
+    responses((status = 200, body = MatchView), (status = 400, body = ErrorBody), (status = 503, body = ErrorBody)),
+))]
+pub(crate) async fn explain(
+    State(app): State<App>,
+    route: Route,
+    body: Body,
+) -> Result<Json<MatchView>, ApiError> {
+    let body = read_body(&app.rooms.publishing, body).await?;
+    let mut ids = NewIds::default();
+    let severities = app.config.severities();
+    let defaults = Defaults::api(app.now(), route.of_events(), &severities);
+    let parsed = event::parse(&body, &defaults, &mut || ids.next_id()).map_err(ApiError::bad)?;
+    let event = Arc::new(parsed.as_event().to_event());
+    let (explanation, known) = app.engine.explain(Arc::clone(&event)).await?;
+    Ok(Json(view(&explanation, &event, &known)))
+}
+
+fn view(explanation: &Explanation, event: &Event, known: &[String]) -> MatchView {
+    let Explanation { subscribers, sessions } = explanation;
+    let meant = || nearest_type(event, known);
+    let shown = subscribers.iter().map(|(id, verdict)| TakerView {
+        subscriber: id.to_string(),
+        verdict: match verdict {
+            Verdict::Takes => "takes",
+            Verdict::Resolves => "resolves",
+            Verdict::Filtered(_) => "filtered",
+            Verdict::Off => "off",
+        }
+        .to_owned(),
+        filtered_by: match verdict {
+            Verdict::Filtered(by) => Some(by.key().to_owned()),
+            Verdict::Takes | Verdict::Resolves | Verdict::Off => None,
+        },
+    });
+    MatchView {
+        subscribers: shown.collect(),
+        sessions: sessions.iter().take(SESSIONS_SHOWN_MAX).map(ToString::to_string).collect(),
+        session_count: sessions.len(),
+        nearest: subscribers.is_empty().then(meant).flatten().map(str::to_owned),
+    }
+}
+
+/// The type that an event without subscribers probably means: one of the catalogue, or one that a
+/// subscriber names in full (`known`). `None` if its own is one of them.
+pub(crate) fn nearest_type<'t>(event: &Event, known: &'t [String]) -> Option<&'t str> {
+    let catalogued = catalogue::types().map(|entry| entry.event_type.as_str());
+    let own = event.event_type.as_str();
+    // A type of the catalogue is valid even if no subscriber takes it.
+    nearest(own, catalogued.chain(known.iter().map(String::as_str))).filter(|meant| *meant != own)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_an_unknown_event_type_gets_a_suggestion() {
+        let nearest_of = |event_type: &str| {
+            let body = format!(r#"{{"type":"{event_type}"}}"#);
+            let none = catalogue::OwnSeverities::default();
+            let defaults = Defaults::api(journal::time::Timestamp::ZERO, Route::Unix.of_events(), &none);
+            let parsed = event::parse(body.as_bytes(), &defaults, &mut String::new).expect("an event");
+            let nobody = Explanation { subscribers: Vec::new(), sessions: Vec::new() };
+            view(&nobody, &parsed.as_event().to_event(), &["shop.order.placed".to_owned()]).nearest
+        };
+        assert_eq!(nearest_of("tool.call.falure").as_deref(), Some("tool.call.failure"));
+        assert_eq!(nearest_of("shop.order.plased").as_deref(), Some("shop.order.placed"));
+        assert_eq!(nearest_of("task.started"), None);
+        assert_eq!(nearest_of("of.another.kind"), None);
+    }
+}

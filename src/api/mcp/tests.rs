@@ -1,0 +1,93 @@
+use std::io::Write;
+
+use super::*;
+use journal::time::Timestamp;
+use toon::tokens::estimate;
+
+use crate::api::wire::questions::{Asked, QuestionView};
+
+/// Most tokens that all tool definitions together may add to each request of a model.
+///
+/// Source: the issue of the tools; a typed schema for the conditions alone took 433 (research of
+/// the sources, 8).
+const DEFINITIONS_TOKENS_MAX: u32 = 400;
+
+#[test]
+fn the_definitions_of_all_tools_are_short() {
+    let all = tools::definitions();
+    let mut total = 0;
+    for tool in &all {
+        let tokens = estimate(&serde_json::to_string(tool).expect("a tool is JSON")).0;
+        writeln!(std::io::stderr(), "{}: {tokens} tokens", tool.name).expect("somebody reads");
+        total += tokens;
+    }
+    writeln!(std::io::stderr(), "all: {total} tokens").expect("somebody reads");
+    assert!(total <= DEFINITIONS_TOKENS_MAX, "{total} tokens");
+}
+
+#[test]
+fn no_definition_keeps_a_word_from_its_tool() {
+    // A client that validates arguments would answer in place of the tool, with a less useful
+    // message.
+    for tool in tools::definitions() {
+        let text = serde_json::to_string(&tool.input_schema).expect("JSON");
+        for word in ["enum", "additionalProperties", "minLength", "pattern"] {
+            assert!(!text.contains(word), "{}: {text}", tool.name);
+        }
+    }
+}
+
+#[test]
+fn the_schema_of_notify_has_every_argument() {
+    let tools = tools::definitions();
+    let notify = tools.iter().find(|tool| tool.name == "notify").expect("a tool");
+    let declared: Vec<&str> = notify.input_schema["properties"]
+        .as_object()
+        .expect("an object")
+        .keys()
+        .map(String::as_str)
+        .collect();
+    assert_eq!(declared, tools::NOTIFY_KEYS);
+}
+
+#[test]
+fn a_wrong_argument_of_notify_names_all_others() {
+    for (arguments, expected) in [
+        (r#"{"message":"x","choice":["a"]}"#, "choice: unknown field; did you mean `choices`?"),
+        (r#"{"message":"x","expires":"1m"}"#, "expires: needs `choices`; only a question expires"),
+        (
+            r#"{"message":"x","foo":1}"#,
+            "foo: unknown field; use one of message, level, choices, expires, markdown, link, key, progress, context, category",
+        ),
+    ] {
+        assert_eq!(tools::check_notify(arguments).expect_err("refused").to_string(), expected);
+    }
+    for (arguments, is_question) in [
+        (r#"{"message":"x","session":"s","choices":["a","b"],"expires":"1m"}"#, true),
+        (r#"{"message":"x","choices":null}"#, false),
+        (r#"{"message":"x"}"#, false),
+    ] {
+        assert_eq!(tools::check_notify(arguments).ok(), Some(is_question), "{arguments}");
+    }
+}
+
+#[test]
+fn unknown_tool_error_suggests_the_nearest_tool() {
+    assert_eq!(tools::unknown("inbx"), "unknown tool `inbx`: did you mean `inbox`?");
+    assert_eq!(tools::unknown("\u{1b}[31mfly"), "unknown tool `fly`");
+}
+
+#[test]
+fn asked_question_reply_states_the_remaining_time() {
+    let expires_at = Timestamp::from_millis(20 * 60_000).to_string();
+    let question = QuestionView { id: "q5f0c2e81b7a94d36".to_owned(), expires_at, ..QuestionView::default() };
+    let asked = Asked { question, ..Asked::default() };
+    let hidden = Asked { suppressed: Some("no_sink".to_owned()), ..asked.clone() };
+    for (asked, minute, expected) in [
+        (&asked, 0, "asked q5f0c2e; you are notified of the answer, 20m at most"),
+        (&asked, 15, "asked q5f0c2e; you are notified of the answer, 5m at most"),
+        (&hidden, 15, "asked q5f0c2e, not shown (no_sink); you are notified of the answer, 5m at most"),
+    ] {
+        assert_eq!(tools::asked_text(asked, Timestamp::from_millis(minute * 60_000)), expected);
+    }
+}

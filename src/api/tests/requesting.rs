@@ -1,0 +1,30 @@
+//! The process of a request, found before and after a process above it is a client.
+
+use super::*;
+use crate::{
+    api::requester::{Client, Found, Requester},
+    capability::source::process::{running, stat},
+};
+
+#[tokio::test]
+async fn a_process_is_found_below_a_later_client() {
+    let mut daemon = daemon();
+    let app = daemon.app.clone();
+    let own = std::process::id();
+    let above = stat(own).and_then(|stat| running(stat.parent)).expect("a process started this one");
+    let (requester, session) = (Requester::local(Some(own)), SessionId::new("s1"));
+    let mut find = async || {
+        tokio::select! {
+            found = requester.find(&app) => found.expect("it is not stopping"),
+            () = answer_queries(&mut daemon.queries, 0) => panic!("the daemon is gone"),
+        }
+    };
+    let processes = app.registry.processes();
+    for _ in 0..2 {
+        assert_eq!((find().await.sessions(), requester.near(&app)), (&[][..], None));
+        processes.know(&session, above);
+        let client = Client { process: above, sessions: vec![session.clone()] };
+        assert_eq!((requester.near(&app), find().await), (Some(client.clone()), Found::Below(client)));
+        processes.forget(&session);
+    }
+}

@@ -1,0 +1,571 @@
+//! The JSON of an exchange: the harness's request and its answer.
+//!
+//! A misspelt field or one of the wrong type refuses the whole exchange with its name. The
+//! journal's record of an exchange (`records`) is parsed by other rules.
+
+mod remarks;
+
+#[cfg(test)]
+mod tests;
+
+use std::{borrow::Cow, sync::Arc};
+
+use engine::{
+    event::{OWN_SOURCE, Provenance, SessionId, catalogue::OwnSeverities},
+    exchange::{
+        Answer, Budget, CarrierEffect, ContextChange, Conversations, Directive, Exchange, Format, Harness,
+        InjectionId, NOT_RUN, Released, Role, Trigger,
+    },
+    notification::{InjectionPoint, Tokens},
+};
+use journal::time::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+#[cfg(test)]
+use crate::api::wire::event::EventView;
+
+use crate::api::wire::{
+    FieldError,
+    event::{self, Defaults, ParsedEvent},
+    harness::{self, HarnessView},
+    names::{checked_name, read_name, read_workspace},
+    request::{self, AtMost, Text},
+};
+
+/// Most events in one exchange: several times the parallel tool calls of a turn.
+pub const OBSERVE_MAX: usize = 100;
+/// Most acknowledgements in one exchange; there are never more open leases.
+pub const ACKS_MAX: usize = 64;
+/// Most calls in one exchange whose results the model has.
+pub const KNOWN_CALLS_MAX: usize = OBSERVE_MAX;
+
+pub use remarks::{KnownFacts, join, of_answer, of_request};
+
+/// A requested exchange, with its observed events.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExchangeRequest<'a> {
+    /// The exchange.
+    pub exchange: Exchange,
+    /// The observed events, in order of occurrence.
+    pub observed: Vec<ParsedEvent<'a>>,
+    /// The indices of those without a source.
+    unsourced: Vec<usize>,
+}
+
+impl ExchangeRequest<'_> {
+    /// Whether an observed event depends on a property of the session that the request does not
+    /// give: its harness, or its folder.
+    pub fn needs_known_session(&self) -> bool {
+        let Harness { name, workspace, .. } = &self.exchange.harness;
+        !self.observed.is_empty() && (name.is_none() || workspace.is_none())
+    }
+
+    /// Sets the source of the observed events that have none: the harness of the request, else
+    /// `known`, the harness of the session, else the API's own name.
+    pub fn set_sources(&mut self, known: Option<&str>) {
+        let name = self.exchange.harness.name.as_deref().or(known).unwrap_or(event::SOURCE_DEFAULT);
+        for index in &self.unsourced {
+            if let Some(event) = self.observed.get_mut(*index) {
+                event.source = name.to_owned().into();
+            }
+        }
+    }
+
+    /// Adds the calls of the observed failures to those whose results the model has: the harness
+    /// has each result, and adds it to the messages. A critical failure is delivered all the same.
+    fn know_own_calls(&mut self) {
+        let session = self.exchange.session.clone();
+        for event in self.observed.iter().filter(|event| event.session.as_deref() == Some(session.as_str())) {
+            let call = remarks::failed_call(event);
+            if let Some(call) = call.filter(|call| !self.exchange.known_calls.contains(call)) {
+                self.exchange.known_calls.push(call);
+            }
+        }
+    }
+
+    /// Replaces the address `id`, the harness's own name of its session, with the resolved session.
+    pub fn readdress(&mut self, id: &SessionId) {
+        let session = &self.exchange.session;
+        if session == id {
+            return;
+        }
+        for event in &mut self.observed {
+            if event.session.as_deref() == Some(id.as_str()) {
+                event.session = Some(session.to_string().into());
+            }
+        }
+    }
+}
+
+/// Parses the request of an exchange.
+///
+/// Shape: an observed event without a session and folder is for `session`; each has `provenance`.
+/// Errors: the first invalid field; then the whole exchange is refused.
+pub fn parse<'a>(
+    body: &'a [u8],
+    session: &'a SessionId,
+    now: Timestamp,
+    provenance: Provenance,
+    severities: &'a OwnSeverities,
+    new_id: &mut dyn FnMut() -> String,
+) -> Result<ExchangeRequest<'a>, FieldError> {
+    let mut view: ExchangeView<'a> = request::read_body(body)?;
+    let observe = view.observe.take();
+    let exchange = view.into_exchange(session)?;
+    let items = checked_count("observe", observe)?;
+    let api = Defaults::api(now, provenance, severities);
+    // No event can have an empty source, so this marks those without one.
+    let defaults = Defaults { session: Some(session.as_str()), source: "", ..api };
+    let mut observed = Vec::with_capacity(items.len());
+    let mut unsourced = Vec::new();
+    for (index, item) in items.into_iter().enumerate() {
+        let parsed = event::parse(item.get().as_bytes(), &defaults, new_id)
+            .map_err(|error| error.within(&format!("observe[{index}]")))?;
+        if parsed.source.is_empty() {
+            unsourced.push(index);
+        }
+        observed.push(parsed);
+    }
+    let mut request = ExchangeRequest { exchange, observed, unsourced };
+    request.set_sources(None);
+    request.know_own_calls();
+    Ok(request)
+}
+
+/// An exchange in a request and in the journal, which omits the observed events.
+#[derive(Debug, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+#[cfg_attr(test, schema(as = Exchange))]
+pub struct ExchangeView<'a> {
+    /// `turn_start`, `before_tool`, `after_tool`, `turn_end` or `immediate`.
+    #[serde(deserialize_with = "request::word")]
+    #[cfg_attr(test, schema(value_type = String))]
+    point: InjectionPoint,
+    /// Id of the message that will carry the answer; a repeated id gets the same answer.
+    #[serde(borrow)]
+    #[cfg_attr(test, schema(value_type = String))]
+    carrier: Text<'a>,
+    /// The harness's name of the turn.
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(test, schema(value_type = Option<String>))]
+    turn: Option<Text<'a>>,
+    /// The harness's name of the step, a text or a whole number: one call of the model in the turn,
+    /// another one once the model has answered. Another step confirms what this one released.
+    #[serde(
+        borrow,
+        default,
+        deserialize_with = "request::text_or_number",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[cfg_attr(test, schema(value_type = Option<StepView>))]
+    step: Option<Text<'a>>,
+    /// The harness; absent fields stay unchanged.
+    #[serde(default, deserialize_with = "harness::of_request", skip_serializing_if = "Option::is_none")]
+    harness: Option<HarnessView>,
+    /// The tool whose call or result this is about.
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(test, schema(value_type = Option<String>))]
+    tool: Option<Text<'a>>,
+    /// Events to publish, at most 100; those without an address are for this session.
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(test, schema(value_type = Option<Vec<EventView>>))]
+    observe: Option<AtMost<&'a RawValue, OBSERVE_MAX>>,
+    /// Injections known to have arrived, at most 64.
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(test, schema(value_type = Option<Vec<String>>))]
+    ack: Option<AtMost<Text<'a>, ACKS_MAX>>,
+    /// Ids of calls whose results the model has, at most 100. A `tool.call.failure` or
+    /// `tool.call.timeout` with such a `call_id` is counted, and not delivered to this session.
+    /// Those of `observe` are added.
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(test, schema(value_type = Option<Vec<String>>))]
+    known_calls: Option<AtMost<Text<'a>, KNOWN_CALLS_MAX>>,
+    /// Limits below the configured ones.
+    #[serde(default, deserialize_with = "request::object", skip_serializing_if = "Option::is_none")]
+    budget: Option<BudgetView>,
+    /// `xml`, `markdown`, `toon`, `json` or `line`; the configured one if absent.
+    #[serde(default, deserialize_with = "request::optional_word", skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(test, schema(value_type = Option<String>))]
+    format: Option<Format>,
+    /// What the carrying message does besides: `continue` when text at `turn_end` makes the agent
+    /// go on, `cancel` when text at `before_tool` comes in place of the call; `none` if absent.
+    #[serde(default, deserialize_with = "request::optional_word", skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(test, schema(value_type = Option<String>))]
+    carrier_effect: Option<EffectWord>,
+    /// What happened to the model's context: `compacted`; `resumed` when the conversation goes on
+    /// with its history; `cleared` when it is empty and the session replaces another one; `forked`
+    /// when it is a copy of another one's; `unchanged`. If absent, `resumed` when another process
+    /// (`harness.pid` and its start) continues the session, else `unchanged`.
+    #[serde(default, deserialize_with = "request::optional_word", skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(test, schema(value_type = Option<String>))]
+    context: Option<ContextWord>,
+    /// The session that this one replaces or is a copy of. If absent, the session in which the same
+    /// process was last active, if `harness` states that the process has one conversation at a
+    /// time.
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(test, schema(value_type = Option<String>))]
+    from: Option<Text<'a>>,
+    /// Whether the answer may have a `notice` for the user; false if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    shows_notices: Option<bool>,
+    /// `agent` when the agent is at that point. `wake` when a wake requested the exchange: the
+    /// session's state then changes only if the answer has an injection. `pull` when the agent
+    /// requests everything that is pending: the session's state does not change. After `wake` and
+    /// `pull` nothing is confirmed. `agent` if absent.
+    #[serde(default, deserialize_with = "request::optional_word", skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(test, schema(value_type = Option<String>))]
+    trigger: Option<Trigger>,
+}
+
+/// The name of a step.
+#[cfg(test)]
+#[derive(utoipa::ToSchema)]
+#[schema(as = Step)]
+#[serde(untagged)]
+#[expect(dead_code, reason = "it describes the field in the API's document")]
+enum StepView {
+    Number(i64),
+    Text(String),
+}
+
+/// The limits of an injection.
+#[derive(Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+#[cfg_attr(test, schema(as = Budget))]
+struct BudgetView {
+    /// Most notifications.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_notifications: Option<u32>,
+    /// Most estimated tokens, wrapper included.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_tokens: Option<u32>,
+    /// Most characters, wrapper included.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_chars: Option<u32>,
+}
+
+/// The words of [`CarrierEffect`].
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum EffectWord {
+    None,
+    Continue,
+    Cancel,
+}
+
+/// The words of [`ContextChange`]; the session that it names is a separate field.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum ContextWord {
+    Unchanged,
+    Compacted,
+    Resumed,
+    Cleared,
+    Forked,
+}
+
+impl<'a> ExchangeView<'a> {
+    /// Borrows the parts of `exchange`.
+    pub(crate) fn of(exchange: &'a Exchange) -> Self {
+        let (context, from) = match &exchange.context {
+            ContextChange::Unstated => (None, None),
+            ContextChange::Unchanged => (Some(ContextWord::Unchanged), None),
+            ContextChange::Compacted => (Some(ContextWord::Compacted), None),
+            ContextChange::Resumed => (Some(ContextWord::Resumed), None),
+            ContextChange::Cleared { from } => (Some(ContextWord::Cleared), from.as_ref()),
+            ContextChange::Forked { from } => (Some(ContextWord::Forked), from.as_ref()),
+        };
+        let acks: Vec<Text<'a>> = exchange.acks.iter().map(|id| Text::of(id.as_str())).collect();
+        let known_calls: Vec<Text<'a>> = exchange.known_calls.iter().map(|id| Text::of(id)).collect();
+        Self {
+            point: exchange.point,
+            carrier: Text::of(&exchange.carrier),
+            turn: exchange.turn.as_deref().map(Text::of),
+            step: exchange.step.as_deref().map(Text::of),
+            harness: Some(HarnessView::of(&exchange.harness)).filter(|harness| !harness.is_empty()),
+            tool: exchange.tool.as_deref().map(Text::of),
+            observe: None,
+            ack: Some(acks).filter(|acks| !acks.is_empty()).map(AtMost::from),
+            known_calls: Some(known_calls).filter(|calls| !calls.is_empty()).map(AtMost::from),
+            budget: Some(BudgetView::of(exchange.budget)).filter(|budget| *budget != BudgetView::default()),
+            format: exchange.format,
+            carrier_effect: match exchange.carrier_effect {
+                CarrierEffect::None => None,
+                CarrierEffect::Continue => Some(EffectWord::Continue),
+                CarrierEffect::Cancel => Some(EffectWord::Cancel),
+            },
+            context,
+            from: from.map(|from| Text::of(from.as_str())),
+            shows_notices: exchange.shows_notices.then_some(true),
+            trigger: Some(exchange.trigger).filter(|trigger| *trigger != Trigger::default()),
+        }
+    }
+
+    /// The exchange of `session`, without the observed events.
+    fn into_exchange(self, session: &SessionId) -> Result<Exchange, FieldError> {
+        let from = read_name("from", self.from)?.map(|id| SessionId::new(&id));
+        let harness = self.harness.unwrap_or_default().try_into();
+        let exchange = Exchange {
+            session: session.clone(),
+            point: self.point,
+            carrier: checked_name("carrier", self.carrier)?.as_ref().into(),
+            turn: name("turn", self.turn)?,
+            step: name("step", self.step)?,
+            harness: harness.map_err(|error: FieldError| error.within("harness"))?,
+            tool: name("tool", self.tool)?,
+            acks: read_names("ack", self.ack)?.map(|id| InjectionId::new(&id)).collect(),
+            known_calls: read_names("known_calls", self.known_calls)?.map(|id| id.as_ref().into()).collect(),
+            budget: self.budget.unwrap_or_default().into(),
+            format: self.format,
+            carrier_effect: match self.carrier_effect {
+                None | Some(EffectWord::None) => CarrierEffect::None,
+                Some(EffectWord::Continue) => CarrierEffect::Continue,
+                Some(EffectWord::Cancel) => CarrierEffect::Cancel,
+            },
+            context: change_of(self.context, from)?,
+            shows_notices: self.shows_notices.unwrap_or_default(),
+            trigger: self.trigger.unwrap_or_default(),
+        };
+        check_sessions(&exchange)?;
+        Ok(exchange)
+    }
+}
+
+fn change_of(word: Option<ContextWord>, from: Option<SessionId>) -> Result<ContextChange, FieldError> {
+    match (word, from) {
+        (Some(ContextWord::Cleared), from) => Ok(ContextChange::Cleared { from }),
+        (Some(ContextWord::Forked), from) => Ok(ContextChange::Forked { from }),
+        (None | Some(ContextWord::Unchanged | ContextWord::Compacted | ContextWord::Resumed), Some(_)) => {
+            Err(FieldError::new("from", "needs `context` to be `cleared` or `forked`"))
+        }
+        (None, None) => Ok(ContextChange::Unstated),
+        (Some(ContextWord::Unchanged), None) => Ok(ContextChange::Unchanged),
+        (Some(ContextWord::Compacted), None) => Ok(ContextChange::Compacted),
+        (Some(ContextWord::Resumed), None) => Ok(ContextChange::Resumed),
+    }
+}
+
+/// Refuses an exchange that names its own session as another one's, and a search for a predecessor
+/// where a process can have many conversations: it could be another user's.
+fn check_sessions(exchange: &Exchange) -> Result<(), FieldError> {
+    let from = match &exchange.context {
+        ContextChange::Cleared { from } | ContextChange::Forked { from } => from.as_ref(),
+        ContextChange::Unstated
+        | ContextChange::Unchanged
+        | ContextChange::Compacted
+        | ContextChange::Resumed => None,
+    };
+    if from == Some(&exchange.session) {
+        return Err(FieldError::new("from", "is the session itself"));
+    }
+    if exchange.harness.parent.as_ref() == Some(&exchange.session) {
+        return Err(FieldError::new("harness.parent", "is the session itself"));
+    }
+    let is_unnamed = matches!(
+        exchange.context,
+        ContextChange::Cleared { from: None } | ContextChange::Forked { from: None }
+    );
+    if is_unnamed && exchange.harness.conversations != Some(Conversations::OnePerProcess) {
+        let message = "is missing: name the predecessor session, or set `harness.conversations` if the process \
+                       `harness.pid` has one conversation at a time";
+        return Err(FieldError::new("from", message));
+    }
+    Ok(())
+}
+
+impl TryFrom<HarnessView> for Harness {
+    type Error = FieldError;
+
+    fn try_from(view: HarnessView) -> Result<Self, FieldError> {
+        Ok(Self {
+            name: name("name", view.name.as_deref())?,
+            version: name("version", view.version.as_deref())?,
+            workspace: read_workspace("workspace", view.workspace.as_deref())?
+                .map(|folder| folder.as_ref().into()),
+            user: name("user", view.user.as_deref())?,
+            pid: view.pid,
+            pid_started: view.pid_started,
+            conversations: view.conversations,
+            parent: read_name("parent", view.parent.as_deref())?.map(|id| SessionId::new(&id)),
+        })
+    }
+}
+
+impl BudgetView {
+    fn of(budget: Budget) -> Self {
+        let Budget { max_notifications, max_tokens, max_chars } = budget;
+        Self { max_notifications, max_tokens: max_tokens.map(|tokens| tokens.0), max_chars }
+    }
+}
+
+impl From<BudgetView> for Budget {
+    fn from(view: BudgetView) -> Self {
+        let BudgetView { max_notifications, max_tokens, max_chars } = view;
+        Self { max_notifications, max_tokens: max_tokens.map(Tokens), max_chars }
+    }
+}
+
+fn read_names<'a, const MAX: usize>(
+    field: &'static str,
+    list: Option<AtMost<Text<'a>, MAX>>,
+) -> Result<impl Iterator<Item = Cow<'a, str>> + use<'a, MAX>, FieldError> {
+    let items = checked_count(field, list)?;
+    let read = |(index, text)| {
+        checked_name(field, text).map_err(|error| FieldError::new(format!("{field}[{index}]"), error.message))
+    };
+    let names: Vec<Cow<'a, str>> = items.into_iter().enumerate().map(read).collect::<Result<_, _>>()?;
+    Ok(names.into_iter())
+}
+
+fn checked_count<T, const MAX: usize>(
+    field: &'static str,
+    list: Option<AtMost<T, MAX>>,
+) -> Result<Vec<T>, FieldError> {
+    match list {
+        Some(AtMost { count, .. }) if count > MAX => {
+            Err(FieldError::new(field, format!("has {count} items, at most {MAX} are allowed")))
+        }
+        list => Ok(list.map(|list| list.items).unwrap_or_default()),
+    }
+}
+
+fn name<'a>(
+    field: &'static str,
+    text: Option<impl Into<Cow<'a, str>>>,
+) -> Result<Option<Arc<str>>, FieldError> {
+    Ok(read_name(field, text)?.map(|text| text.as_ref().into()))
+}
+
+/// The answer to an exchange.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
+#[cfg_attr(test, schema(as = Answer))]
+pub struct AnswerView<'a> {
+    /// The injection's short name, to be acknowledged by `ack`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    injection: Option<&'a str>,
+    /// The text for the agent's context, to be inserted unchanged. With the directive `cancel` it
+    /// begins with a sentence that the call was not run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    text: Option<&'a str>,
+    /// The role of its message: `tool`, `user` or `system`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    role: Option<&'static str>,
+    /// `aside` if the turn that begins with this text was asked for by aside: nobody else began it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    started_by: Option<&'static str>,
+    /// The notifications in the text, in order.
+    notifications: Vec<ReleasedView<'a>>,
+    /// A further action requested of the harness.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    directive: Option<DirectiveView<'a>>,
+    /// One line for the user, not for the agent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    notice: Option<&'a str>,
+    /// What the texts are, for the model's instructions; with the first text of a context.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    instructions: Option<&'a str>,
+    /// One line for the developer, not for the agent: the fields of the request that had no effect.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    notice_to_developer: Option<&'a str>,
+    /// Number of notifications that stay in the session's queue.
+    pending: u32,
+    /// Whether to check before the next tool, because something critical is pending.
+    check_before_tool: bool,
+}
+
+/// One notification of an injection.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
+struct ReleasedView<'a> {
+    /// Its id.
+    id: &'a str,
+    /// The subscriber that created it.
+    subscriber: &'a str,
+    /// `critical`, `high`, `normal` or `low`.
+    priority: &'static str,
+    /// The worst severity among its events.
+    severity: &'static str,
+    /// Whether it may have been delivered before.
+    redelivered: bool,
+}
+
+/// A further action requested of the harness.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
+#[serde(rename_all = "snake_case")]
+enum DirectiveView<'a> {
+    /// Let the agent continue.
+    Continue {
+        /// The reason, in one line.
+        reason: &'a str,
+    },
+    /// Replace the call with the text.
+    Cancel {
+        /// The reason, in one line.
+        reason: &'a str,
+    },
+}
+
+impl<'a> AnswerView<'a> {
+    /// The view of `answer`; `None` when there is nothing to deliver and nothing to do.
+    ///
+    /// Shape: `instructions` are shown with the first text of a context.
+    pub fn of(
+        answer: &'a Answer,
+        instructions: Option<&'a str>,
+        notice_to_developer: Option<&'a str>,
+    ) -> Option<Self> {
+        if answer.injection.is_none() && answer.directive.is_none() && answer.notice.is_none() {
+            return None;
+        }
+        let injection = answer.injection.as_ref();
+        Some(Self {
+            injection: injection.map(|injection| injection.id.as_str()),
+            text: injection.map(|injection| &*injection.text).or_else(|| standing_text(answer)),
+            role: injection
+                .map(|injection| injection.role)
+                .or_else(|| standing_text(answer).map(|_| Role::System))
+                .map(Role::as_str),
+            started_by: injection.and_then(|injection| started_by(injection.starts_turn)),
+            notifications: injection.map_or_else(Vec::new, |injection| {
+                injection.notifications.iter().map(ReleasedView::of).collect()
+            }),
+            directive: answer.directive.as_ref().map(|directive| match directive {
+                Directive::Continue { reason } => DirectiveView::Continue { reason },
+                Directive::Cancel { reason } => DirectiveView::Cancel { reason },
+            }),
+            notice: answer.notice.as_deref(),
+            instructions: instructions.filter(|_| answer.is_first_text),
+            notice_to_developer,
+            pending: answer.pending,
+            check_before_tool: answer.check_before_tool,
+        })
+    }
+}
+
+/// Who began the turn of an injection, if it was not the user.
+pub(crate) fn started_by(starts_turn: bool) -> Option<&'static str> {
+    starts_turn.then_some(OWN_SOURCE)
+}
+
+/// The text for a call that is cancelled with another one of its batch, which has the
+/// notifications.
+fn standing_text(answer: &Answer) -> Option<&'static str> {
+    matches!(answer.directive, Some(Directive::Cancel { .. })).then_some(NOT_RUN)
+}
+
+impl<'a> ReleasedView<'a> {
+    fn of(released: &'a Released) -> Self {
+        Self {
+            id: released.id.as_str(),
+            subscriber: released.subscriber.as_str(),
+            priority: released.priority.as_str(),
+            severity: released.severity.as_str(),
+            redelivered: released.redelivered,
+        }
+    }
+}

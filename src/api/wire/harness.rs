@@ -1,0 +1,132 @@
+//! The known facts about a harness and its process, as JSON.
+
+use std::sync::Arc;
+
+use engine::exchange::{Conversations, Harness};
+use serde::{Deserialize, Deserializer, Serialize};
+
+use crate::api::wire::request;
+
+/// Facts about a harness; in an answer, unknown fields are ignored.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
+#[serde(default)]
+#[cfg_attr(test, schema(as = Harness))]
+pub struct HarnessView {
+    /// Its name, in lower case, which is also the source of its events.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(test, schema(value_type = Option<String>))]
+    pub name: Option<Arc<str>>,
+    /// The harness's version.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(test, schema(value_type = Option<String>))]
+    pub version: Option<Arc<str>>,
+    /// The folder the session works in, absolute.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(test, schema(value_type = Option<String>))]
+    pub workspace: Option<Arc<str>>,
+    /// The user of the agent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(test, schema(value_type = Option<String>))]
+    pub user: Option<Arc<str>>,
+    /// The harness's process.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pid: Option<u32>,
+    /// Start of that process, in clock ticks since boot; the daemon itself checks the caller's
+    /// process and its ancestors.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pid_started: Option<u64>,
+    /// `one_per_process` if the process has one conversation at a time, so that a new session there
+    /// continues the previous one; `many` if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(test, schema(value_type = Option<String>))]
+    pub conversations: Option<Conversations>,
+    /// The parent session of a subagent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(test, schema(value_type = Option<String>))]
+    pub parent: Option<Arc<str>>,
+}
+
+impl HarnessView {
+    /// The view of `harness`.
+    pub fn of(harness: &Harness) -> Self {
+        // Written for every process: records without it are older than the field.
+        let conversations = harness.conversations.or(harness.pid.map(|_| Conversations::Many));
+        Self {
+            name: harness.name.clone(),
+            version: harness.version.clone(),
+            workspace: harness.workspace.clone(),
+            user: harness.user.clone(),
+            pid: harness.pid,
+            pid_started: harness.pid_started,
+            conversations,
+            parent: harness.parent.as_ref().map(|parent| parent.as_str().into()),
+        }
+    }
+
+    /// Whether nothing is known.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// The facts in a request, where an unknown field is refused, because it is usually a misspelt one.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct HarnessBody {
+    name: Option<Arc<str>>,
+    version: Option<Arc<str>>,
+    workspace: Option<Arc<str>>,
+    user: Option<Arc<str>>,
+    pid: Option<u32>,
+    pid_started: Option<u64>,
+    #[serde(default, deserialize_with = "request::optional_word")]
+    conversations: Option<Conversations>,
+    parent: Option<Arc<str>>,
+}
+
+/// Reads the facts in a request.
+///
+/// Errors: it is not an object; the first unknown field or wrong type.
+pub(super) fn of_request<'de, D: Deserializer<'de>>(from: D) -> Result<Option<HarnessView>, D::Error> {
+    Ok(request::object::<D, HarnessBody>(from)?.map(HarnessView::from))
+}
+
+impl From<HarnessBody> for HarnessView {
+    fn from(body: HarnessBody) -> Self {
+        let HarnessBody { name, version, workspace, user, pid, pid_started, conversations, parent } = body;
+        Self { name, version, workspace, user, pid, pid_started, conversations, parent }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::api::wire::{
+        history::ClosedSession,
+        inbox::InboxList,
+        views::{ConfigView, PendingView, SessionList, SessionView, StatusView, SubscriberCounts},
+    };
+
+    #[test]
+    fn an_answer_of_another_version_is_read() {
+        let session = r#"{"id":"s1","harness":{"name":"a","x":1},"y":2}"#;
+        let open: SessionView = serde_json::from_str(session).expect("a session");
+        let closed: ClosedSession = serde_json::from_str(session).expect("a session");
+        assert_eq!((open.harness.name.as_deref(), closed.harness.name.as_deref()), (Some("a"), Some("a")));
+        let pending: PendingView = serde_json::from_str(r#"{"session":"s1"}"#).expect("a queue");
+        assert_eq!((&*pending.session, pending.pending), ("s1", 0));
+        let config: ConfigView = serde_json::from_str(r#"{"state":"partly"}"#).expect("a configuration");
+        assert_eq!((&*config.state, config.errors), ("partly", 0));
+        let failing = r#"{"failing":[{"file":"a.j2"}]}"#;
+        let counts: SubscriberCounts = serde_json::from_str(failing).expect("counts");
+        assert_eq!(counts.failing[0].file, "a.j2");
+    }
+
+    #[test]
+    fn response_without_main_part_is_an_error() {
+        assert!(serde_json::from_str::<SessionList>("{}").is_err());
+        assert!(serde_json::from_str::<InboxList>("{}").is_err());
+        assert!(serde_json::from_str::<StatusView>("{}").is_err());
+        assert!(serde_json::from_str::<PendingView>("{}").is_err());
+    }
+}

@@ -1,0 +1,75 @@
+//! The JSON of an agent's inbox request.
+
+use engine::event::SessionId;
+use serde::{Deserialize, Serialize};
+
+use crate::api::wire::{
+    FieldError,
+    names::read_name,
+    request::{self, Text},
+    views::WaitingView,
+};
+
+/// An agent's inbox request.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct InboxRequest {
+    /// The watch to end, by its id or a prefix of it; without one the request takes the pending
+    /// notifications and lists the open watches.
+    pub cancel: Option<String>,
+    /// The session of the inbox.
+    pub session: Option<SessionId>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct InboxBody<'a> {
+    #[serde(borrow)]
+    cancel: Option<Text<'a>>,
+    #[serde(borrow)]
+    session: Option<Text<'a>>,
+}
+
+impl InboxRequest {
+    /// Parses the arguments of a call.
+    ///
+    /// Errors: the first invalid or unknown field.
+    pub fn read(text: &str) -> Result<Self, FieldError> {
+        let InboxBody { cancel, session } = request::read(text)?;
+        Ok(Self {
+            cancel: cancel.map(|id| id.trim().to_owned()).filter(|id| !id.is_empty()),
+            session: read_name("session", session)?.map(|id| SessionId::new(&id)),
+        })
+    }
+}
+
+/// Pending notifications.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
+pub struct InboxList {
+    /// By session, in delivery order; then the unclaimed ones.
+    pub notifications: Vec<WaitingView>,
+    /// Number of open questions to the user, of that session and its folder or in all.
+    #[serde(default)]
+    #[cfg_attr(test, schema(required = true))]
+    pub questions: usize,
+    /// Start of the next page, to be sent as `from`; absent on the last page. Entries that change
+    /// meanwhile may be on both pages or on neither.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn inbox_request_fields_are_all_optional() {
+        let read = |text: &str| InboxRequest::read(text).map_err(|error| error.to_string());
+        assert_eq!(read("{}"), Ok(InboxRequest::default()));
+        assert_eq!(read(r#"{"cancel":" "}"#), Ok(InboxRequest::default()));
+        let whole = InboxRequest { cancel: Some("w1".to_owned()), session: Some(SessionId::new("s1")) };
+        assert_eq!(read(r#"{"cancel":"w1 ","session":"s1"}"#), Ok(whole));
+        let wrong = read(r#"{"cancle":"w1"}"#).expect_err("no such field");
+        assert!(wrong.contains("`cancel`"), "{wrong}");
+    }
+}

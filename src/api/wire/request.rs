@@ -1,0 +1,529 @@
+//! Parses a request into its derived type, with an error for the user if it does not fit.
+//!
+//! A valid request is parsed once; only an error costs more. `null` counts as absent where a field
+//! is optional.
+
+use std::{borrow::Cow, fmt, marker::PhantomData};
+
+use serde::{
+    Deserialize, Deserializer, Serialize, Serializer,
+    de::{Error, IgnoredAny, IntoDeserializer, MapAccess, SeqAccess, Visitor, value::MapAccessDeserializer},
+};
+use serde_path_to_error::Segment;
+
+use crate::api::wire::{FieldError, excerpt, hint};
+
+/// A text of a request, borrowed unless it has escapes.
+///
+/// A plain `Option<Cow>` would copy the text: `borrow` has no effect inside an `Option`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Text<'a>(#[serde(borrow)] pub(crate) Cow<'a, str>);
+
+impl<'a> Text<'a> {
+    /// Borrows `text`.
+    pub(crate) fn of(text: &'a str) -> Self {
+        Self(Cow::Borrowed(text))
+    }
+}
+
+impl<'a> From<Text<'a>> for Cow<'a, str> {
+    fn from(text: Text<'a>) -> Self {
+        text.0
+    }
+}
+
+impl std::ops::Deref for Text<'_> {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+/// The first `MAX` items of an array, and the number of all; further ones are skipped without being
+/// built.
+#[derive(Debug)]
+pub(crate) struct AtMost<T, const MAX: usize> {
+    /// The first ones.
+    pub(crate) items: Vec<T>,
+    /// Number of all.
+    pub(crate) count: usize,
+}
+
+impl<T, const MAX: usize> From<Vec<T>> for AtMost<T, MAX> {
+    fn from(items: Vec<T>) -> Self {
+        Self { count: items.len(), items }
+    }
+}
+
+impl<T: Serialize, const MAX: usize> Serialize for AtMost<T, MAX> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        self.items.serialize(to)
+    }
+}
+
+impl<'de, T: Deserialize<'de>, const MAX: usize> Deserialize<'de> for AtMost<T, MAX> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_seq(AtMostVisitor(PhantomData))
+    }
+}
+
+struct AtMostVisitor<T, const MAX: usize>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>, const MAX: usize> Visitor<'de> for AtMostVisitor<T, MAX> {
+    type Value = AtMost<T, MAX>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a sequence")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut array: A) -> Result<Self::Value, A::Error> {
+        let mut items = Vec::new();
+        while items.len() < MAX {
+            let Some(item) = array.next_element()? else { break };
+            items.push(item);
+        }
+        let mut count = items.len();
+        if count == MAX {
+            while array.next_element::<IgnoredAny>()?.is_some() {
+                count += 1;
+            }
+        }
+        Ok(AtMost { items, count })
+    }
+}
+
+/// The expected types that serde reports for an object, and for one or more texts.
+const OBJECT: &str = "a JSON object";
+const ONE_OR_MANY: &str = "a string or an array of strings";
+const TEXT_OR_NUMBER: &str = "a string or a whole number";
+/// The message of serde for JSON with too many levels, whose path is long.
+const TOO_DEEP: &str = "recursion limit exceeded";
+
+/// Reads an object inside a request.
+///
+/// Without this, serde also accepts an array, whose items are the fields by position.
+pub(crate) fn object<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Option<T>, D::Error> {
+    Ok(Option::<Object<T>>::deserialize(from)?.map(|object| object.0))
+}
+
+struct Object<T>(T);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_map(ObjectVisitor(PhantomData))
+    }
+}
+
+struct ObjectVisitor<T>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for ObjectVisitor<T> {
+    type Value = Object<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(OBJECT)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, fields: A) -> Result<Self::Value, A::Error> {
+        T::deserialize(MapAccessDeserializer::new(fields)).map(Object)
+    }
+}
+
+/// Reads a word of an enum.
+///
+/// Without this, serde also accepts an object that has the word as its only field.
+pub(crate) fn word<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<T, D::Error> {
+    T::deserialize(Text::deserialize(from)?.0.into_deserializer())
+}
+
+/// Reads a word of an enum that may be absent, like [`word`].
+pub(crate) fn optional_word<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    from: D,
+) -> Result<Option<T>, D::Error> {
+    let word: Option<Text<'de>> = Deserialize::deserialize(from)?;
+    word.map(|word| T::deserialize(word.0.into_deserializer())).transpose()
+}
+
+/// The same without the white space around the word, for what a model writes.
+pub(crate) fn trimmed_word<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    from: D,
+) -> Result<Option<T>, D::Error> {
+    let word: Option<Text<'de>> = Deserialize::deserialize(from)?;
+    word.map(|word| T::deserialize(word.trim().into_deserializer())).transpose()
+}
+
+/// Reads an array of texts; a single one may be given without brackets, as models often write it.
+pub(crate) fn one_or_many<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
+    from.deserialize_any(OneOrMany)
+}
+
+struct OneOrMany;
+
+impl<'de> Visitor<'de> for OneOrMany {
+    type Value = Vec<String>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(ONE_OR_MANY)
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Self::Value, E> {
+        Ok(vec![text.to_owned()])
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<Self::Value, E> {
+        Ok(Vec::new())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, items: A) -> Result<Self::Value, A::Error> {
+        few(items)
+    }
+}
+
+/// Reads an array of texts, or nothing.
+pub(crate) fn texts<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Vec<Text<'de>>>, D::Error> {
+    from.deserialize_any(Texts)
+}
+
+struct Texts;
+
+impl<'de> Visitor<'de> for Texts {
+    type Value = Option<Vec<Text<'de>>>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a sequence")
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, items: A) -> Result<Self::Value, A::Error> {
+        few(items).map(Some)
+    }
+}
+
+/// Most texts of an array that are read, far above what any field accepts: short texts take many
+/// times the memory of their JSON.
+const TEXTS_MAX: usize = 1_000;
+
+/// Reads an array of at most [`TEXTS_MAX`] texts.
+fn few<'de, T: Deserialize<'de>, A: SeqAccess<'de>>(mut items: A) -> Result<Vec<T>, A::Error> {
+    let mut read = Vec::new();
+    while let Some(item) = items.next_element()? {
+        if read.len() == TEXTS_MAX {
+            return Err(A::Error::custom(format_args!("must be at most {TEXTS_MAX} texts")));
+        }
+        read.push(item);
+    }
+    Ok(read)
+}
+
+/// Reads a text, or a whole number as its digits; `null` is absent.
+pub(crate) fn text_or_number<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Text<'de>>, D::Error> {
+    from.deserialize_any(TextOrNumber)
+}
+
+struct TextOrNumber;
+
+impl<'de> Visitor<'de> for TextOrNumber {
+    type Value = Option<Text<'de>>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(TEXT_OR_NUMBER)
+    }
+
+    fn visit_borrowed_str<E: Error>(self, text: &'de str) -> Result<Self::Value, E> {
+        Ok(Some(Text::of(text)))
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Self::Value, E> {
+        Ok(Some(Text(Cow::Owned(text.to_owned()))))
+    }
+
+    fn visit_u64<E: Error>(self, number: u64) -> Result<Self::Value, E> {
+        Ok(Some(Text(Cow::Owned(number.to_string()))))
+    }
+
+    fn visit_i64<E: Error>(self, number: i64) -> Result<Self::Value, E> {
+        Ok(Some(Text(Cow::Owned(number.to_string()))))
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+}
+
+/// Reads the object `text`.
+///
+/// Errors: it is not a JSON object; or the path of a field that is unknown, missing, given twice or
+/// of the wrong type, with the nearest valid word or the allowed ones.
+pub(crate) fn read<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, FieldError> {
+    if !text.trim_ascii_start().starts_with('{') {
+        return Err(no_json(text)
+            .unwrap_or_else(|| FieldError::whole(format!("must be a JSON object, not {}", kind_of(text)))));
+    }
+    serde_json::from_str(text).map_err(|error| no_json(text).unwrap_or_else(|| explain::<T>(text, &error)))
+}
+
+/// Reads the object in the bytes of a body.
+///
+/// Errors: as [`read`], or it is not UTF-8.
+pub(crate) fn read_body<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, FieldError> {
+    let text = std::str::from_utf8(body);
+    read(text.map_err(|error| FieldError::whole(format!("is not UTF-8: {error}")))?)
+}
+
+fn no_json(text: &str) -> Option<FieldError> {
+    let error = serde_json::from_str::<IgnoredAny>(text).err()?;
+    Some(FieldError::whole(format!("is not JSON: {error}")))
+}
+
+/// Parses again to find the path of `error`.
+fn explain<'a, T: Deserialize<'a>>(text: &'a str, error: &serde_json::Error) -> FieldError {
+    let mut json = serde_json::Deserializer::from_str(text);
+    let found = serde_path_to_error::deserialize::<_, T>(&mut json).err();
+    let last = found.as_ref().and_then(|error| error.path().iter().next_back());
+    let said = error.to_string();
+    let said = said.rsplit_once(" at line ").map_or(&*said, |(said, _)| said);
+    let place = found.as_ref().filter(|_| last.is_some()).map(|error| match error.path().iter().next() {
+        Some(field) if said == TOO_DEEP => field.to_string(),
+        Some(_) | None => error.path().to_string(),
+    });
+    let path = excerpt(&place.unwrap_or_default());
+    let is_item = matches!(last, Some(Segment::Seq { .. }));
+    let (field, message) = match said {
+        _ if said.starts_with("invalid type: null") && !is_item => (None, "is missing".to_owned()),
+        _ => phrase(said),
+    };
+    let field = match (&*path, field) {
+        (_, None) => path,
+        ("", Some(name)) => name.to_owned(),
+        (outer, Some(name)) => format!("{outer}.{name}"),
+    };
+    FieldError::new(field, message)
+}
+
+/// The sentence for an error of serde, and the field that it names if its path ends at the object.
+fn phrase(said: &str) -> (Option<&str>, String) {
+    if let Some(name) = said.strip_prefix("missing field ") {
+        return (Some(name.trim_matches('`')), "is missing".to_owned());
+    }
+    if let Some(name) = said.strip_prefix("duplicate field ") {
+        return (Some(name.trim_matches('`')), "is given twice".to_owned());
+    }
+    let Some((found, expected)) = said.rsplit_once(", expected ") else { return (None, unreadable(said)) };
+    if found.starts_with("unknown field ") {
+        return (None, format!("unknown field; {}", hint(quoted(found), &words(expected))));
+    }
+    if found.starts_with("unknown variant ") {
+        let word = quoted(found);
+        return (None, format!("`{}` is not allowed; {}", excerpt(word), hint(word, &words(expected))));
+    }
+    let found = found.strip_prefix("invalid type: ").or_else(|| found.strip_prefix("invalid value: "));
+    let found = found.map(|found| format!(", not {}", shown(found, expected))).unwrap_or_default();
+    (None, format!("must be {}{found}", wanted(expected)))
+}
+
+/// The sentence for JSON that cannot be represented: half of a surrogate, a number out of range,
+/// too many levels.
+fn unreadable(said: &str) -> String {
+    match said {
+        "number out of range" => "is too large a number".to_owned(),
+        TOO_DEEP => "is nested too deeply".to_owned(),
+        _ if ["escape", "surrogate", "unicode"].iter().any(|part| said.contains(part)) => {
+            format!("is not text: {said}")
+        }
+        _ => format!("is invalid: {said}"),
+    }
+}
+
+/// The text between the first and the last backtick.
+fn quoted(text: &str) -> &str {
+    let inner = text.split_once('`').and_then(|(_, rest)| rest.rsplit_once('`'));
+    inner.map_or(text, |(inner, _)| inner)
+}
+
+/// The texts in backticks.
+fn words(list: &str) -> Vec<&str> {
+    list.split('`').skip(1).step_by(2).collect()
+}
+
+/// The type that serde expected, as a JSON term.
+fn wanted(expected: &str) -> String {
+    match expected {
+        "a boolean" => "true or false".to_owned(),
+        "a sequence" => "an array".to_owned(),
+        "u32" => format!("a whole number up to {}", u32::MAX),
+        "u64" => "a whole number".to_owned(),
+        "i32" => format!("a whole number from {} to {}", i32::MIN, i32::MAX),
+        OBJECT | ONE_OR_MANY | TEXT_OR_NUMBER => expected.to_owned(),
+        _ => "a string".to_owned(),
+    }
+}
+
+/// The value that serde found: the number itself if another number is valid, else the type.
+fn shown(found: &str, expected: &str) -> String {
+    let number = found.strip_prefix("integer ").or_else(|| found.strip_prefix("floating point "));
+    match number {
+        Some(number) if matches!(expected, "u32" | "u64" | "i32" | TEXT_OR_NUMBER) => excerpt(number),
+        Some(_) => "a number".to_owned(),
+        None if found.starts_with("string") => "a string".to_owned(),
+        None if found.starts_with("boolean") => "a boolean".to_owned(),
+        None if found.starts_with("sequence") => "an array".to_owned(),
+        None if found.starts_with("map") => "an object".to_owned(),
+        None => excerpt(found),
+    }
+}
+
+/// The JSON type at the start of `text`, with its article.
+pub(crate) fn kind_of(text: &str) -> &'static str {
+    match text.trim_start().as_bytes().first() {
+        None => "nothing",
+        Some(b'{') => "an object",
+        Some(b'[') => "an array",
+        Some(b'"') => "a string",
+        Some(b't' | b'f') => "a boolean",
+        Some(b'n') => "null",
+        Some(_) => "a number",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, PartialEq, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Outer<'a> {
+        #[serde(borrow)]
+        name: Text<'a>,
+        #[serde(borrow)]
+        alias: Option<Text<'a>>,
+        count: Option<u32>,
+        is_on: Option<bool>,
+        items: Option<Vec<String>>,
+        #[serde(default, deserialize_with = "one_or_many")]
+        lines: Vec<String>,
+        #[serde(default, deserialize_with = "optional_word")]
+        kind: Option<Kind>,
+        #[serde(default, deserialize_with = "object")]
+        inner: Option<Inner>,
+        #[serde(default, deserialize_with = "object")]
+        strict: Option<Strict>,
+        any: Option<serde_json::Value>,
+        code: Option<i32>,
+    }
+
+    #[derive(Debug, PartialEq, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    enum Kind {
+        First,
+        Second,
+    }
+
+    #[derive(Debug, PartialEq, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Inner {
+        total: u64,
+    }
+
+    #[derive(Debug, PartialEq, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Strict {
+        #[serde(deserialize_with = "word")]
+        kind: Kind,
+    }
+
+    #[test]
+    fn single_string_reads_as_a_list() {
+        for (lines, expected) in
+            [(r#""a""#, &["a"][..]), (r#"["a","b"]"#, &["a", "b"]), ("[]", &[]), ("null", &[])]
+        {
+            let text = format!(
+                r#"{{"name":"n","lines":{lines},"kind":null,"inner":null,"strict":{{"kind":"second"}}}}"#
+            );
+            let found: Outer<'_> = read(&text).expect("an object");
+            assert_eq!(found.lines, expected);
+            assert_eq!((found.kind, found.inner), (None, None));
+            assert_eq!(found.strict, Some(Strict { kind: Kind::Second }));
+        }
+    }
+
+    #[test]
+    fn plain_text_is_borrowed_and_escaped_text_decoded() {
+        let found: Outer<'_> =
+            read(r#"{"name":"plain","alias":"\u00e4\n","count":null}"#).expect("an object");
+        assert!(matches!(found.name.0, Cow::Borrowed("plain")));
+        assert_eq!(found.alias.as_deref(), Some("\u{e4}\n"));
+        let found: Outer<'_> = read(r#"{"name":"n","alias":"a"}"#).expect("an object");
+        assert!(matches!(found.alias, Some(Text(Cow::Borrowed("a")))));
+    }
+
+    #[test]
+    fn invalid_value_error_names_its_place() {
+        let long = format!(r#"{{"{}":1}}"#, "k".repeat(100));
+        let deep =
+            |field: &str| format!(r#"{{"name":"a","{field}":{}1{}}}"#, "[".repeat(128), "]".repeat(128));
+        let (deep_lines, deep_any) = (deep("lines"), deep("any"));
+        for (text, expected) in [
+            ("[1]", "must be a JSON object, not an array"),
+            ("", "is not JSON: EOF while parsing a value at line 1 column 0"),
+            ("{} {}", "is not JSON: trailing characters at line 1 column 4"),
+            (r#"{"name":"a" "#, "is not JSON: EOF while parsing an object at line 1 column 12"),
+            ("{}", "name: is missing"),
+            (r#"{"name":null}"#, "name: is missing"),
+            (r#"{"nam":1}"#, "nam: unknown field; did you mean `name`?"),
+            (
+                r#"{"co`lor":1}"#,
+                "co`lor: unknown field; use one of name, alias, count, is_on, items, lines, kind, inner, strict, any, code",
+            ),
+            (r#"{"name":"a","name":"b"}"#, "name: is given twice"),
+            (r#"{"name":"\ud800"}"#, "name: is not text: unexpected end of hex escape"),
+            (r#"{"name":7}"#, "name: must be a string, not a number"),
+            (r#"{"name":{}}"#, "name: must be a string, not an object"),
+            (r#"{"name":"a","alias":true}"#, "alias: must be a string, not a boolean"),
+            (r#"{"name":"a","count":-1}"#, "count: must be a whole number up to 4294967295, not `-1`"),
+            (r#"{"name":"a","count":"x"}"#, "count: must be a whole number up to 4294967295, not a string"),
+            (
+                r#"{"name":"a","code":2147483648}"#,
+                "code: must be a whole number from -2147483648 to 2147483647, not `2147483648`",
+            ),
+            (r#"{"name":"a","is_on":"yes"}"#, "is_on: must be true or false, not a string"),
+            (r#"{"name":"a","items":"x"}"#, "items: must be an array, not a string"),
+            (r#"{"name":"a","items":["x",[]]}"#, "items[1]: must be a string, not an array"),
+            (r#"{"name":"a","kind":"frist"}"#, "kind: `frist` is not allowed; did you mean `first`?"),
+            (r#"{"name":"a","kind":"other"}"#, "kind: `other` is not allowed; use one of first, second"),
+            (r#"{"name":"a","items":["x",null]}"#, "items[1]: must be a string, not null"),
+            (r#"{"name":"a","lines":7}"#, "lines: must be a string or an array of strings, not a number"),
+            (r#"{"name":"a","lines":["x",7]}"#, "lines[1]: must be a string, not a number"),
+            (&deep_lines, "lines[0]: must be a string, not an array"),
+            (&deep_any, "any: is nested too deeply"),
+            (r#"{"name":1e999}"#, "name: is too large a number"),
+            (r#"{"name":"a","count":1e999}"#, "count: is too large a number"),
+            (
+                r#"{".":1}"#,
+                ".: unknown field; use one of name, alias, count, is_on, items, lines, kind, inner, strict, any, code",
+            ),
+            (r#"{"name":"a","kind":7}"#, "kind: must be a string, not a number"),
+            (r#"{"name":"a","kind":{"first":1}}"#, "kind: must be a string, not an object"),
+            (r#"{"name":"a","kind":{"first":null}}"#, "kind: must be a string, not an object"),
+            (r#"{"name":"a","kind":"\ud800"}"#, "kind: is not text: unexpected end of hex escape"),
+            (r#"{"name":"a","strict":{"kind":null}}"#, "strict.kind: is missing"),
+            (r#"{"name":"a","strict":{}}"#, "strict.kind: is missing"),
+            (
+                r#"{"name":"a","strict":{"kind":"frist"}}"#,
+                "strict.kind: `frist` is not allowed; did you mean `first`?",
+            ),
+            (r#"{"name":"a","inner":[1]}"#, "inner: must be a JSON object, not an array"),
+            (r#"{"name":"a","inner":[1,2]}"#, "inner: must be a JSON object, not an array"),
+            (r#"{"name":"a","inner":7}"#, "inner: must be a JSON object, not a number"),
+            (r#"{"name":"a","inner":{}}"#, "inner.total: is missing"),
+            (r#"{"name":"a","inner":{"totl":1}}"#, "inner.totl: unknown field; did you mean `total`?"),
+            (r#"{"name":"a","inner":{"total":-1}}"#, "inner.total: must be a whole number, not `-1`"),
+        ] {
+            assert_eq!(read::<Outer<'_>>(text).expect_err(text).to_string(), expected);
+        }
+        let error = read::<Outer<'_>>(&long).expect_err("no such field");
+        assert_eq!(error.field.expect("its place").len(), "k".repeat(64).len() + "...".len());
+    }
+}

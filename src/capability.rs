@@ -1,0 +1,19 @@
+//! What aside can do beside the path of an event: a folder each, with the pure half, and the source
+//! that moves its bytes.
+//!
+//! A capability uses no other one, except `lsp`, which uses `problem`. `outside` is the table of
+//! those with settings in `[sources]`, and `source` what their sources share. The folds and probes
+//! of capabilities are in the crate `engine`.
+
+pub mod ci;
+pub mod log;
+pub mod lsp;
+pub mod notices;
+pub mod outside;
+pub mod paths;
+pub mod problem;
+pub mod schedule;
+pub mod shell;
+pub mod source;
+pub mod watch;
+pub mod webhook;

@@ -1,0 +1,224 @@
+//! Delivers notices to the sinks: one at a time to each sink, in their order (docs/design/notices.md).
+//!
+//! The engine decides which are due. The result of an attempt is published as `sink.sent` or
+//! `sink.failed`, and the engine decides what follows. An attempt that takes too long is ended,
+//! with the process that it started.
+
+mod check;
+mod command;
+mod http;
+mod json;
+mod log;
+mod outcome;
+#[cfg(feature = "https")]
+mod secure;
+mod webhook;
+
+use std::{
+    collections::{HashMap, HashSet},
+    convert::Infallible,
+    path::PathBuf,
+    sync::Arc,
+    time::Duration,
+};
+
+use tokio::{
+    sync::watch,
+    task::{AbortHandle, JoinError, JoinSet},
+    time::timeout,
+};
+use tokio_stream::{Stream, StreamExt};
+
+pub use self::check::check;
+use self::{
+    json::line,
+    outcome::{TRY_MAX, failed, never},
+};
+use crate::capability::source::{Clocks, Outlet, Source, events_of, values::values};
+use engine::{
+    event::Event,
+    notification::Sink,
+    sink::{Answered, Choices, Job, Outbound, Settings, question::Chosen},
+};
+use journal::time::Timestamp;
+
+use crate::daemon::program::Programs;
+
+/// The time limit of an attempt by a command, which may call a server itself.
+const COMMAND_MAX: Duration = Duration::from_secs(30);
+
+/// Most questions that wait on the desktop for a choice; the next one is shown when one of them has
+/// ended.
+const ASKED_MAX: usize = 8;
+
+/// An attempt: the notice, the sink, and the number of earlier failures.
+type Key = (Arc<str>, Sink, u32);
+
+/// The attempts that compete: a lane runs a limited number of them at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Lane {
+    /// All attempts at this sink, except questions on the desktop: one at once.
+    Sink(Sink),
+    /// Questions on the desktop, which wait for a choice: at most [`ASKED_MAX`] at once.
+    Asked,
+}
+
+impl Lane {
+    fn of(job: &Job) -> Self {
+        match (job.sink, &job.notice.choices) {
+            (Sink::Desktop, Some(_)) => Self::Asked,
+            (sink, _) => Self::Sink(sink),
+        }
+    }
+
+    const fn tries_max(self) -> usize {
+        match self {
+            Self::Sink(_) => 1,
+            Self::Asked => ASKED_MAX,
+        }
+    }
+}
+
+/// The source.
+#[derive(Debug)]
+pub struct Sinks {
+    outbound: watch::Receiver<Outbound>,
+    /// The default file of the log sink.
+    log: PathBuf,
+    /// Returns the seconds that the user's clock is ahead of UTC.
+    utc_offset: fn(Timestamp) -> i32,
+    programs: Arc<Programs>,
+}
+
+/// Why the source ended.
+#[derive(Debug, thiserror::Error)]
+pub enum SinksError {
+    /// The sender of due notices was dropped.
+    #[error("the event loop has ended")]
+    Ended,
+    /// A task panicked.
+    #[error("a sink could not be called")]
+    Task(#[source] JoinError),
+}
+
+impl Sinks {
+    /// Delivers the jobs of `outbound`. `log` is the file of the sink of that name, unless the
+    /// settings name one. `utc_offset` returns the seconds that the user's clock is ahead of UTC.
+    pub fn new(
+        outbound: watch::Receiver<Outbound>,
+        log: PathBuf,
+        utc_offset: fn(Timestamp) -> i32,
+        programs: Arc<Programs>,
+    ) -> Self {
+        Self { outbound, log, utc_offset, programs }
+    }
+}
+
+impl Source for Sinks {
+    const NAME: &'static str = "notify";
+    type Error = SinksError;
+
+    fn events(self: Arc<Self>, clocks: Clocks) -> impl Stream<Item = Result<Vec<Event>, SinksError>> + Send {
+        events_of(clocks, |out| self.run(out))
+    }
+}
+
+impl Sinks {
+    async fn run(self: Arc<Self>, out: Outlet) -> Result<Infallible, SinksError> {
+        let mut values = values(&self.outbound);
+        let mut outbound = values.next().await.ok_or(SinksError::Ended)?;
+        let mut tasks = JoinSet::new();
+        let mut running: HashMap<Key, (Lane, AbortHandle)> = HashMap::new();
+        loop {
+            let Outbound { settings, jobs } = &outbound;
+            let due: HashSet<Key> = jobs.iter().map(key).collect();
+            running.retain(|key, (_, task)| {
+                let is_due = due.contains(key);
+                if !is_due {
+                    task.abort();
+                }
+                is_due
+            });
+            for job in jobs.iter() {
+                // A finished job stays in the list until the engine has read its result.
+                let lane = Lane::of(job);
+                let under_way = running.values().filter(|(other, _)| *other == lane).count();
+                if under_way >= lane.tries_max() || running.contains_key(&key(job)) {
+                    continue;
+                }
+                let task = deliver(job.clone(), Arc::clone(settings), Arc::clone(&self), out.clone());
+                let task = tasks.spawn(task);
+                running.insert(key(job), (lane, task));
+            }
+            outbound = loop {
+                tokio::select! {
+                    newest = values.next() => break newest.ok_or(SinksError::Ended)?,
+                    Some(ended) = tasks.join_next(), if !tasks.is_empty() => match ended {
+                        Err(error) if error.is_panic() => return Err(SinksError::Task(error)),
+                        Ok(()) | Err(_) => {}
+                    },
+                }
+            };
+        }
+    }
+}
+
+fn key(job: &Job) -> Key {
+    (Arc::clone(&job.notice.id), job.sink, job.failures)
+}
+
+/// Passes a notice to a sink and publishes the result; in quiet hours publishes until when it
+/// waits.
+async fn deliver(job: Job, settings: Arc<Settings>, sinks: Arc<Sinks>, out: Outlet) {
+    let (now, wall) = ((out.clock)(), (out.wall)());
+    // The quiet hours are the user's, and their end is a time of the journal.
+    if let Some(until) = settings.waits_until(&job, wall, sinks.utc_offset) {
+        return out.publish(job.waits_event(now + until.since(wall), now)).await;
+    }
+    let limit = match (&job.notice.choices, job.sink) {
+        // The engine ends an expired question; this limit is for questions that it does not end.
+        (Some(Choices { expires_at, .. }), Sink::Desktop) => expires_at.since(now) + COMMAND_MAX,
+        (_, Sink::Desktop | Sink::Apprise) => COMMAND_MAX,
+        (_, Sink::Harness | Sink::Log | Sink::Ntfy | Sink::Webhook) => TRY_MAX,
+    };
+    let answered = timeout(limit, ask(&job, &settings, &sinks, &out)).await;
+    let answered = answered.unwrap_or_else(|_| failed(format!("it took longer than {} s", limit.as_secs())));
+    if let Answered::Refused { error, is_final } = &answered {
+        let (notice, sink) = (&job.notice.id, job.sink.as_str());
+        tracing::debug!(%notice, sink, error, is_final, "a sink did not accept a notice");
+    }
+    let now = (out.clock)();
+    let mut events = vec![job.event(&answered, now)];
+    if let Answered::Chose(answer) = answered {
+        let by = job.sink.as_str();
+        events.push(Chosen { question: Arc::clone(&job.notice.id), answer, by: by.into() }.event(by, now));
+    }
+    out.publish_all(events).await;
+}
+
+async fn ask(job: &Job, settings: &Settings, sinks: &Sinks, out: &Outlet) -> Answered {
+    let (notice, programs) = (&job.notice, &*sinks.programs);
+    match job.sink {
+        Sink::Harness => never("no hook can show it".to_owned()),
+        Sink::Desktop => command::desktop(notice, programs).await,
+        Sink::Log => {
+            let path = settings.log.path.as_deref().map_or_else(|| sinks.log.clone(), PathBuf::from);
+            log::append(path, line(notice), settings.log.max_bytes).await
+        }
+        Sink::Ntfy => match &settings.ntfy.url {
+            Some(url) => http::ntfy(url, settings.ntfy.token_file.as_deref(), notice).await,
+            None => never("it is no longer configured".to_owned()),
+        },
+        Sink::Webhook => match (&settings.webhook.url, &settings.webhook.secret_file) {
+            (Some(url), Some(secret)) => {
+                let times = webhook::Times { notice: out.wall_at(notice.at), now: (out.wall)() };
+                webhook::post(url, secret, notice, times).await
+            }
+            _ => never("it is no longer configured".to_owned()),
+        },
+        Sink::Apprise => command::apprise(&settings.apprise, notice, programs).await,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,151 @@
+//! Waits for the times of `[[sources.schedule]]`, and publishes each due time.
+//!
+//! The alarm uses the wall clock, counts while the machine sleeps, and reports when the clock was
+//! set. Without schedules nothing is open and nothing wakes. [`Planner`] decides which time is due.
+
+use std::{convert::Infallible, future::pending, io, os::fd::OwnedFd, sync::Arc};
+
+use jiff::tz::TimeZone;
+use rustix::{
+    io::Errno,
+    time::{
+        Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
+        timerfd_settime,
+    },
+};
+use tokio::{io::unix::AsyncFd, sync::watch};
+use tokio_stream::{Stream, StreamExt};
+
+use crate::capability::source::{Clocks, Outlet, Source, events_of, readiness, values::values};
+use engine::event::Event;
+use journal::time::Timestamp;
+
+use crate::capability::{outside, schedule::Planner};
+
+/// Size of a read from the alarm: its number of expirations.
+const COUNT_BYTES: usize = 8;
+
+/// The source.
+#[derive(Debug)]
+pub struct Scheduled {
+    settings: watch::Receiver<Arc<outside::Settings>>,
+    alive: Timestamp,
+    wall: fn() -> Timestamp,
+    zone: fn() -> TimeZone,
+}
+
+/// Why the source ended.
+#[derive(Debug, thiserror::Error)]
+pub enum ScheduledError {
+    /// The sender of the settings was dropped.
+    #[error("the event loop has ended")]
+    Ended,
+    /// The alarm cannot be created or set.
+    #[error("no alarm can be set")]
+    Alarm(#[from] io::Error),
+}
+
+impl Scheduled {
+    /// Waits for the schedules in `settings`, by the machine's `wall` clock and `zone`; the
+    /// previous daemon was last alive at `alive`.
+    pub fn new(
+        settings: watch::Receiver<Arc<outside::Settings>>,
+        alive: Timestamp,
+        wall: fn() -> Timestamp,
+        zone: fn() -> TimeZone,
+    ) -> Self {
+        Self { settings, alive, wall, zone }
+    }
+}
+
+impl Source for Scheduled {
+    const NAME: &'static str = "schedule";
+    type Error = ScheduledError;
+
+    fn events(
+        self: Arc<Self>,
+        clocks: Clocks,
+    ) -> impl Stream<Item = Result<Vec<Event>, ScheduledError>> + Send {
+        events_of(clocks, |out| self.run(out))
+    }
+}
+
+impl Scheduled {
+    async fn run(self: Arc<Self>, out: Outlet) -> Result<Infallible, ScheduledError> {
+        let mut values = values(&self.settings);
+        let mut settings = values.next().await.ok_or(ScheduledError::Ended)?;
+        let mut planner = Planner::new(self.alive);
+        let mut alarm = None;
+        loop {
+            let schedules = &settings.schedule.list;
+            // To find the zone lists the files of all zones: a tenth of a start.
+            let zone = if schedules.is_empty() { TimeZone::UTC } else { (self.zone)() };
+            let plan = planner.plan(schedules, (self.wall)(), &zone);
+            for due in &plan.due {
+                out.publish(due.event((out.clock)())).await;
+            }
+            alarm = match (plan.next, alarm) {
+                (None, _) => None,
+                (Some(at), before) => {
+                    let alarm = before.map_or_else(Alarm::new, Ok)?;
+                    alarm.set(at)?;
+                    Some(alarm)
+                }
+            };
+            tokio::select! {
+                newest = values.next() => settings = newest.ok_or(ScheduledError::Ended)?,
+                gone_off = wait(alarm.as_ref()) => gone_off?,
+            }
+        }
+    }
+}
+
+async fn wait(alarm: Option<&Alarm>) -> io::Result<()> {
+    match alarm {
+        Some(alarm) => alarm.wait().await,
+        None => pending().await,
+    }
+}
+
+/// An alarm at a time of the wall clock; also expires when the clock is set.
+#[derive(Debug)]
+struct Alarm(AsyncFd<OwnedFd>);
+
+impl Alarm {
+    fn new() -> io::Result<Self> {
+        let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
+        Ok(Self(readiness(timerfd_create(TimerfdClockId::Realtime, flags)?)?))
+    }
+
+    fn set(&self, at: Timestamp) -> io::Result<()> {
+        let (seconds, millis) = (at.as_millis() / 1_000, at.as_millis() % 1_000);
+        let at = Timespec {
+            tv_sec: i64::try_from(seconds).unwrap_or(i64::MAX),
+            tv_nsec: i64::try_from(millis * 1_000_000).unwrap_or_default(),
+        };
+        let once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let flags = TimerfdTimerFlags::ABSTIME | TimerfdTimerFlags::CANCEL_ON_SET;
+        timerfd_settime(self.0.get_ref(), flags, &Itimerspec { it_interval: once, it_value: at })?;
+        Ok(())
+    }
+
+    async fn wait(&self) -> io::Result<()> {
+        loop {
+            let mut ready = self.0.readable().await?;
+            let mut count = [0; COUNT_BYTES];
+            match ready.try_io(|inner| rustix::io::read(inner.get_ref(), &mut count).map_err(io::Error::from))
+            {
+                Ok(Ok(_)) => return Ok(()),
+                // The clock was set.
+                Ok(Err(error)) if error.raw_os_error() == Some(Errno::CANCELED.raw_os_error()) => {
+                    return Ok(());
+                }
+                Ok(Err(error)) => return Err(error),
+                Err(_would_block) => {}
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,282 @@
+//! Sources: tasks that wait for something outside and publish it.
+//!
+//! A source decides nothing about events. A fold (a watch) or the configuration defines its work,
+//! and the engine handles the published events like any others. A source that fails or panics is
+//! restarted, with longer waits each time, and never ends the daemon. To add one, implement
+//! [`Source`] in the folder of its capability, and add a row in `config/producers.rs`.
+
+pub(crate) mod folders;
+pub mod inputs;
+pub(crate) mod look;
+pub mod process;
+pub(crate) mod running;
+pub mod secret;
+pub(crate) mod tail;
+pub mod troubles;
+pub(crate) mod values;
+
+use std::{
+    any::Any,
+    convert::Infallible,
+    error::Error,
+    future::pending,
+    io,
+    os::fd::OwnedFd,
+    panic::{AssertUnwindSafe, resume_unwind},
+    pin::{Pin, pin},
+    sync::Arc,
+    time::Duration,
+};
+
+use engine::event::{Event, Severity};
+use futures_util::FutureExt;
+use journal::{
+    Clock,
+    time::{Timestamp, duration_millis, short_duration},
+};
+use serde_json::json;
+use tokio::{
+    io::unix::AsyncFd,
+    sync::{mpsc::Sender, watch},
+    task::JoinSet,
+};
+use tokio_stream::{Stream, StreamExt};
+
+use crate::daemon::{
+    causes::with_causes,
+    produced::produced,
+    publisher::{Publisher, Records},
+};
+
+/// The wait before a failed source is restarted; doubled after each further failure.
+const BACK_OFF_MIN: Duration = Duration::from_secs(1);
+/// The longest wait.
+const BACK_OFF_MAX: Duration = Duration::from_secs(5 * 60);
+/// A run of this duration resets the wait.
+const IS_WELL_AFTER: Duration = Duration::from_secs(10 * 60);
+
+/// Most groups of a source's events that wait to be published, and most that share one write.
+const EVENTS_WAITING_MAX: usize = 32;
+/// The wait between two attempts to publish on a full disk.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// The clocks of a source.
+#[derive(Clone)]
+pub struct Clocks {
+    /// The journal's, which never steps back.
+    pub clock: Clock,
+    /// The wall clock, for times that others read.
+    pub wall: fn() -> Timestamp,
+}
+
+/// Where the tasks of a source put its events.
+#[derive(Clone)]
+pub(crate) struct Outlet {
+    events: Sender<Vec<Event>>,
+    pub(crate) clock: Clock,
+    pub(crate) wall: fn() -> Timestamp,
+}
+
+impl Outlet {
+    /// The time of the wall clock at which the journal's was `at`, in the past.
+    pub(crate) fn wall_at(&self, at: Timestamp) -> Timestamp {
+        let age = duration_millis((self.clock)().since(at));
+        Timestamp::from_millis((self.wall)().as_millis().saturating_sub(age))
+    }
+
+    /// Publishes an event; waits while the one before is not taken.
+    pub(crate) async fn publish(&self, event: Event) {
+        self.publish_all(vec![event]).await;
+    }
+
+    /// Publishes several events at once.
+    pub(crate) async fn publish_all(&self, events: Vec<Event>) {
+        // An error means that the source is being stopped.
+        self.events.send(events).await.ok();
+    }
+}
+
+/// Waits for something, and reports it.
+pub trait Source: Send + Sync + 'static {
+    /// The name in `config/producers.rs`.
+    const NAME: &'static str;
+    /// Why the source ended.
+    type Error: Error + Send + Sync + 'static;
+
+    /// What it reports: events that are published at once. It ends with an error.
+    fn events(self: Arc<Self>, clocks: Clocks) -> impl Stream<Item = Result<Vec<Event>, Self::Error>> + Send;
+}
+
+/// The events that the tasks of a source put into its outlet, and its error.
+pub(crate) fn events_of<E, W: Future<Output = Result<Infallible, E>>>(
+    Clocks { clock, wall }: Clocks,
+    run: impl FnOnce(Outlet) -> W,
+) -> impl Stream<Item = Result<Vec<Event>, E>> {
+    produced(EVENTS_WAITING_MAX, move |events| run(Outlet { events, clock, wall })).map(|made| {
+        made.map_err(|ended| match ended {
+            Ok(never) => match never {},
+            Err(error) => error,
+        })
+    })
+}
+
+/// Runs a source until the daemon stops, and restarts it after each failure. The groups of events
+/// that it handed over before it ended are published.
+///
+/// Errors: none; a failure is logged, published as `source.failed`, and followed by a wait.
+pub async fn keep_running<S: Source>(
+    source: Arc<S>,
+    clocks: Clocks,
+    publisher: Publisher,
+    mut stop: watch::Receiver<bool>,
+) -> Result<(), Infallible> {
+    let mut back_off = BACK_OFF_MIN;
+    loop {
+        let began = (clocks.clock)();
+        let mut task = JoinSet::new();
+        task.spawn(publish_from(Arc::clone(&source), clocks.clone(), publisher.clone(), stop.clone()));
+        let why = match task.join_next().await {
+            Some(Ok(Ended::Stopped)) => return Ok(()),
+            Some(Ok(Ended::Failed(error))) => with_causes(&error),
+            Some(Err(error)) => error.to_string(),
+            Some(Ok(Ended::Finished)) | None => "it ended".to_owned(),
+        };
+        let now = (clocks.clock)();
+        if now.since(began) >= IS_WELL_AFTER {
+            back_off = BACK_OFF_MIN;
+        }
+        tracing::warn!(source = S::NAME, error = why, "a source failed; it is restarted in {back_off:?}");
+        let failed = failed(S::NAME, &why, Some(back_off), now);
+        if let Err(error) = publisher.append(Records::build(|records| records.own_event(&failed))).await {
+            tracing::error!(%error, "the failure of a source could not be published");
+        }
+        tokio::select! {
+            () = pause(back_off) => {}
+            () = stopped(&mut stop) => return Ok(()),
+        }
+        back_off = (back_off * 2).min(BACK_OFF_MAX);
+    }
+}
+
+/// Waits until the daemon stops.
+async fn stopped(stop: &mut watch::Receiver<bool>) {
+    // An error means that the daemon's side was dropped, which also means to stop.
+    stop.wait_for(|is_stopping| *is_stopping).await.ok();
+}
+
+/// The event that a source failed; `retry_in` is the wait before its restart, `None` if it is not
+/// restarted.
+pub(crate) fn failed(source: &str, error: &str, retry_in: Option<Duration>, now: Timestamp) -> Event {
+    let mut payload = json!({ "source": source, "error": error });
+    if let (Some(retry_in), Some(fields)) = (retry_in, payload.as_object_mut()) {
+        fields.insert("retry_in".to_owned(), short_duration(retry_in).into());
+    }
+    let id = format!("failed-{source}-{}", now.as_millis());
+    Event::own("source.failed", id, Severity::Warning, payload, now)
+}
+
+/// Registers a file for notifications that it is readable.
+#[expect(
+    deprecated,
+    reason = "the form without unsafe code; the file is owned and not replaced, as the other one asks"
+)]
+pub(crate) fn readiness(file: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+    AsyncFd::new(file)
+}
+
+/// How a run of a source ended.
+enum Ended<E> {
+    Failed(E),
+    /// Its stream ended without an error.
+    Finished,
+    /// The daemon stops.
+    Stopped,
+}
+
+/// What a source does next.
+enum Next<E> {
+    Made(Vec<Event>),
+    Ends(Ended<E>),
+    Panics(Box<dyn Any + Send>),
+}
+
+/// Publishes the events of a source until it ends or the daemon stops, also those that wait then.
+///
+/// Panics: with the source, after its events are published.
+async fn publish_from<S: Source>(
+    source: Arc<S>,
+    clocks: Clocks,
+    publisher: Publisher,
+    mut stop: watch::Receiver<bool>,
+) -> Ended<S::Error> {
+    let mut events = pin!(source.events(clocks));
+    loop {
+        let first = tokio::select! {
+            biased;
+            () = stopped(&mut stop) => None,
+            next = next_of(events.as_mut()) => Some(next),
+        };
+        let mut ends = first.is_none().then_some(Next::Ends(Ended::Stopped));
+        let mut made = Vec::new();
+        // What its tasks made meanwhile shares one write.
+        let ready = std::iter::from_fn(|| next_of(events.as_mut()).now_or_never());
+        for next in first.into_iter().chain(ready).take(EVENTS_WAITING_MAX) {
+            match next {
+                Next::Made(events) => made.extend(events),
+                end @ (Next::Ends(_) | Next::Panics(_)) => {
+                    ends.get_or_insert(end);
+                    break;
+                }
+            }
+        }
+        publish(&publisher, &made, &mut stop).await;
+        match ends {
+            Some(Next::Ends(ended)) => return ended,
+            Some(Next::Panics(panic)) => resume_unwind(panic),
+            Some(Next::Made(_)) | None => {}
+        }
+    }
+}
+
+/// Cancel-safe.
+async fn next_of<E>(mut events: Pin<&mut impl Stream<Item = Result<Vec<Event>, E>>>) -> Next<E> {
+    // After a panic nothing of the source is used any more.
+    match AssertUnwindSafe(events.next()).catch_unwind().await {
+        Ok(Some(Ok(made))) => Next::Made(made),
+        Ok(Some(Err(error))) => Next::Ends(Ended::Failed(error)),
+        Ok(None) => Next::Ends(Ended::Finished),
+        Err(panic) => Next::Panics(panic),
+    }
+}
+
+/// Publishes events; retries on a full disk until the daemon stops.
+async fn publish(publisher: &Publisher, made: &[Event], stop: &mut watch::Receiver<bool>) {
+    let records = || Records::build(|records| made.iter().for_each(|event| records.own_event(event)));
+    while !made.is_empty()
+        && let Err(error) = publisher.publish(records()).await
+    {
+        tracing::warn!(events = made.len(), %error, "events cannot be published yet");
+        tokio::select! {
+            biased;
+            () = stopped(stop) => return,
+            () = pause(RETRY_AFTER) => {}
+        }
+    }
+}
+
+/// Waits for a duration; forever without one.
+pub(crate) async fn pause_if(duration: Option<Duration>) {
+    match duration {
+        Some(duration) => pause(duration).await,
+        None => pending().await,
+    }
+}
+
+/// Waits for a duration. Only sources may do so, because they poll.
+pub(crate) async fn pause(duration: Duration) {
+    #[expect(clippy::disallowed_methods, reason = "a poll interval is not a deadline of the engine")]
+    tokio::time::sleep(duration).await;
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,176 @@
+//! Queries about notifications.
+
+use rusqlite::{OptionalExtension, Row, types::Value};
+
+use super::{
+    Looked, View, rows,
+    rows::{Conditions, IS_READABLE},
+    sql::from_sql,
+};
+use engine::{notification::Priority, session::Readable};
+use journal::time::Timestamp;
+
+use crate::api::wire::history::{Delivery, LedgerLine, NotificationView};
+
+const COLUMNS: &str = "place, priority, severity, created_at, expires_at, subscriber, id, inject_at, session, workspace, tokens, content, sentence";
+
+/// The states of a notification in a session.
+pub const STATES: [&str; 5] = ["unclaimed", "pending", "injected", "confirmed", "ended"];
+
+/// Selects notifications.
+#[derive(Debug, Clone, Default)]
+pub struct NotificationFilter {
+    /// The notification is queued for this session.
+    pub session: Option<String>,
+    /// It was created by this subscriber.
+    pub subscriber: Option<String>,
+    /// It has this priority.
+    pub priority: Option<Priority>,
+    /// It has this state, in `session` or in any readable session; one of [`STATES`].
+    pub state: Option<String>,
+    /// It is for one of these sessions or for none, or was queued for one of these.
+    pub readable: Readable,
+    /// It was not created before this time.
+    pub since: Option<Timestamp>,
+    /// It was created before the notification at this place.
+    pub before: Option<i64>,
+}
+
+impl View<'_> {
+    /// The newest notifications that match `filter`, at most `limit`, each with its place, and
+    /// whether there are more.
+    ///
+    /// Errors: the file cannot be read.
+    pub fn notifications(
+        &self,
+        filter: &NotificationFilter,
+        limit: usize,
+    ) -> rusqlite::Result<(Vec<(i64, NotificationView)>, bool)> {
+        let mut conditions = Conditions::default();
+        conditions.add("n.place < ?", filter.before);
+        conditions.add("n.subscriber = ?", filter.subscriber.clone());
+        conditions.add("n.priority = ?", filter.priority.map(|priority| priority as i64));
+        conditions.add("n.created_at >= ?", filter.since.map(|time| super::sql::to_sql(time.as_millis())));
+        let names = rows::names(&filter.readable);
+        if let Some(names) = &names {
+            conditions.add_all(
+                &format!(
+                    "(n.session IS NULL OR n.{IS_READABLE}
+                    OR EXISTS (SELECT 1 FROM deliveries d WHERE d.notification = n.id AND d.{IS_READABLE}))"
+                ),
+                [names.clone().into(), names.clone().into()],
+            );
+        }
+        // One delivery must match both the session and the state.
+        let mut delivery: Vec<(String, Value)> = Vec::new();
+        delivery.extend(filter.session.clone().map(|session| ("d.session = ?".to_owned(), session.into())));
+        if let Some(state) = filter.state.clone() {
+            delivery.push(("d.state = ?".to_owned(), state.into()));
+            delivery
+                .extend(names.map(|names| (format!("(d.session = '' OR d.{IS_READABLE})"), names.into())));
+        }
+        if !delivery.is_empty() {
+            let (parts, values): (Vec<String>, Vec<Value>) = delivery.into_iter().unzip();
+            let exists = format!(
+                "EXISTS (SELECT 1 FROM deliveries d WHERE d.notification = n.id AND {})",
+                parts.join(" AND ")
+            );
+            conditions.add_all(&exists, values);
+        }
+        let (clause, values) = conditions.finish();
+        let sql = format!("SELECT {COLUMNS} FROM notifications n {clause} ORDER BY n.place DESC");
+        let (mut found, has_more) =
+            rows::page(self.connection(), &sql, values, limit, |row| notification(row).map(Some))?;
+        for (_, notification) in &mut found {
+            self.complete(notification)?;
+            notification.deliveries.retain(|delivery| filter.readable.contains(delivery.session.as_deref()));
+        }
+        Ok((found, has_more))
+    }
+
+    /// One notification, with its state in readable sessions.
+    ///
+    /// Errors: the file cannot be read.
+    pub fn notification(
+        &self,
+        id: &str,
+        readable: &Readable,
+    ) -> rusqlite::Result<Option<Looked<NotificationView>>> {
+        let sql = format!("SELECT {COLUMNS} FROM notifications WHERE id = ?1");
+        let found = self.connection().prepare_cached(&sql)?.query_row([id], notification).optional()?;
+        let Some((_, mut notification)) = found else { return Ok(None) };
+        self.complete(&mut notification)?;
+        let deliveries = &mut notification.deliveries;
+        deliveries.retain(|delivery| readable.contains(delivery.session.as_deref()));
+        let was_queued = deliveries.iter().any(|delivery| delivery.session.is_some());
+        match &notification.session {
+            Some(session) if !was_queued && !readable.contains(Some(session)) => {
+                Ok(Some(Looked::Withheld { session: session.clone() }))
+            }
+            Some(_) | None => Ok(Some(Looked::Found(notification))),
+        }
+    }
+
+    /// The recorded history of a notification in readable sessions, oldest first.
+    ///
+    /// Errors: the file cannot be read.
+    pub fn history_of_notification(
+        &self,
+        id: &str,
+        readable: &Readable,
+    ) -> rusqlite::Result<Vec<LedgerLine>> {
+        let connection = self.connection();
+        let sql = format!("SELECT {} FROM ledger WHERE notification = ?1 ORDER BY place", rows::LINE_COLUMNS);
+        let lines: rusqlite::Result<Vec<_>> =
+            connection.prepare_cached(&sql)?.query_map([id], rows::line)?.collect();
+        rows::complete(connection, lines?, readable)
+    }
+
+    fn complete(&self, notification: &mut NotificationView) -> rusqlite::Result<()> {
+        let connection = self.connection();
+        notification.events = rows::events_behind(connection, &notification.id)?;
+        notification.deliveries = connection
+            .prepare_cached(
+                "SELECT session, state, reason, injection, at FROM deliveries WHERE notification = ?1 ORDER BY session",
+            )?
+            .query_map([&notification.id], delivery)?
+            .collect::<rusqlite::Result<_>>()?;
+        Ok(())
+    }
+}
+
+fn delivery(row: &Row<'_>) -> rusqlite::Result<Delivery> {
+    let (session, state): (String, String) = (row.get(0)?, row.get(1)?);
+    let why: Option<String> = row.get(2)?;
+    let (proof, reason) = if state == "confirmed" { (why, None) } else { (None, why) };
+    Ok(Delivery {
+        session: Some(session).filter(|session| !session.is_empty()),
+        state,
+        proof,
+        reason,
+        injection: row.get(3)?,
+        at: rows::time(row.get(4)?).to_string(),
+    })
+}
+
+/// Reads [`COLUMNS`]; events and deliveries are in other tables.
+fn notification(row: &Row<'_>) -> rusqlite::Result<(i64, NotificationView)> {
+    let expires_at: Option<i64> = row.get(4)?;
+    let view = NotificationView {
+        id: row.get(6)?,
+        subscriber: row.get(5)?,
+        priority: rows::priority(row.get(1)?).as_str().to_owned(),
+        severity: rows::severity(row.get(2)?).as_str().to_owned(),
+        inject_at: rows::point(&row.get::<_, String>(7)?).to_owned(),
+        session: row.get(8)?,
+        workspace: row.get(9)?,
+        content: row.get(11)?,
+        sentence: row.get(12)?,
+        tokens: from_sql(row.get(10)?),
+        created_at: rows::time(row.get(3)?).to_string(),
+        expires_at: expires_at.map(|at| rows::time(at).to_string()),
+        events: Vec::new(),
+        deliveries: Vec::new(),
+    };
+    Ok((row.get(0)?, view))
+}
