@@ -17,3 +17,16 @@ pub mod shell;
 pub mod source;
 pub mod watch;
 pub mod webhook;
+
+use self::source::{Parts, Start};
+
+/// Starts the source of each capability that has one.
+pub fn start_sources(parts: &Parts<'_>, to: &mut impl Start) {
+    to.start(watch::Watching::new(parts));
+    to.start(notices::Sinks::new(parts));
+    to.start(ci::Asking::new(parts));
+    to.start(lsp::source::Servers::new(parts));
+    to.start(schedule::source::Scheduled::new(parts));
+    to.start(log::source::Following::new(parts));
+    to.start(paths::source::Searching::new(parts));
+}

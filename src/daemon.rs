@@ -85,24 +85,15 @@ use crate::{
         wire::views::clock_trouble,
     },
     capability::{
-        ci::Asking,
-        log::source::Following,
-        lsp::source::Servers,
-        notices::Sinks,
+        self,
         outside::Generation,
-        paths::source::Searching,
-        schedule::source::Scheduled,
         source::{self, Clocks, Source},
-        watch::Watching,
     },
     config::{daemon::HttpConfig, last_good::Usable},
     daemon::{program::Programs, publisher::Publisher},
     harness::Transcript,
     history::{FILE_NAME, Projection, Writer},
 };
-
-/// The log of notices to the user, in the state folder, unless the configuration names another.
-pub const NOTICES_FILE: &str = "notices.jsonl";
 
 /// The daemon's paths and service manager.
 #[derive(Debug, Clone)]
@@ -494,33 +485,36 @@ fn watch_clients(tasks: &mut Supervisor, app: &App, transcripts: mpsc::Receiver<
     tasks.start(TaskKind::IdleSessions, api::look_for_idle(app.clone()));
 }
 
-/// Starts the built-in sources.
-fn start_sources(tasks: &mut Supervisor, app: &App, state: &Path, ended_at: Timestamp) {
+/// Starts the sources of the capabilities.
+fn start_sources(tasks: &mut Supervisor, app: &App, state: &Path, alive: Timestamp) {
     if let Some(trouble) = clock_trouble(app.clock_ahead_ms()) {
         tracing::warn!("{trouble}");
     }
-    let inputs = app.registry.sources();
-    let programs = || Arc::clone(app.registry.programs());
-    start_source(tasks, app, Watching::new(inputs.watches.subscribe()));
-    let log = state.join(NOTICES_FILE);
-    start_source(tasks, app, Sinks::new(inputs.outbound.subscribe(), log, app.utc_offset, programs()));
-    start_source(tasks, app, Asking::new(inputs.ci.subscribe(), programs()));
-    start_source(
-        tasks,
-        app,
-        Servers::new(inputs.settings.subscribe(), Arc::clone(&inputs.writes), programs()),
-    );
-    let settings = inputs.settings.subscribe();
-    start_source(tasks, app, Scheduled::new(settings, ended_at, clock::wall_now, clock::zone));
-    start_source(tasks, app, Following::new(inputs));
-    start_source(tasks, app, Searching::new(inputs));
+    let parts = source::Parts {
+        inputs: app.registry.sources(),
+        programs: app.registry.programs(),
+        state,
+        alive,
+        wall: app.wall,
+        utc_offset: app.utc_offset,
+        zone: clock::zone,
+    };
+    capability::start_sources(&parts, &mut Starting { tasks, app });
 }
 
-fn start_source<S: Source>(tasks: &mut Supervisor, app: &App, source: S) {
-    let clocks = Clocks { clock: app.clock.clone(), wall: app.wall };
-    let publisher = app.publisher.clone();
-    let running = source::keep_running(Arc::new(source), clocks, publisher, app.shutdown.clone());
-    tasks.start(TaskKind::Source, running);
+struct Starting<'a> {
+    tasks: &'a mut Supervisor,
+    app: &'a App,
+}
+
+impl source::Start for Starting<'_> {
+    fn start(&mut self, source: impl Source) {
+        let app = self.app;
+        let clocks = Clocks { clock: app.clock.clone(), wall: app.wall };
+        let publisher = app.publisher.clone();
+        let running = source::keep_running(Arc::new(source), clocks, publisher, app.shutdown.clone());
+        self.tasks.start(TaskKind::Source, running);
+    }
 }
 
 /// Listens at the socket, and on loopback if configured; returns whether the daemon owns the

@@ -34,8 +34,10 @@ use tokio::{
 };
 use tokio_stream::{Stream, StreamExt};
 
-use crate::capability::source::{Clocks, Outlet, Source, events_of, pause_if, values::values};
-use crate::daemon::program::{Ids, Missing, Place, Program, Programs};
+use crate::{
+    capability::source::{Clocks, Outlet, Parts, Source, events_of, pause_if, values::values},
+    daemon::program::{Ids, Missing, Place, Program, Programs},
+};
 
 /// The time limit of a call.
 const CALL_MAX: Duration = Duration::from_secs(20);
@@ -79,8 +81,8 @@ pub enum AskingError {
 
 impl Asking {
     /// Follows `plan` with these programs.
-    pub fn new(plan: watch::Receiver<Plan>, programs: Arc<Programs>) -> Self {
-        Self::with(plan, Machine { programs })
+    pub fn new(parts: &Parts<'_>) -> Self {
+        Self::with(parts.inputs.ci.subscribe(), Machine { programs: Arc::clone(parts.programs) })
     }
 }
 

@@ -34,7 +34,10 @@ use self::{
     json::line,
     outcome::{TRY_MAX, failed, never},
 };
-use crate::capability::source::{Clocks, Outlet, Source, events_of, values::values};
+use crate::{
+    capability::source::{Clocks, Outlet, Parts, Source, events_of, values::values},
+    daemon::program::Programs,
+};
 use engine::{
     event::Event,
     notification::Sink,
@@ -42,7 +45,8 @@ use engine::{
 };
 use journal::time::Timestamp;
 
-use crate::daemon::program::Programs;
+/// The file of the sink `log` in the state folder, unless the settings name another one.
+pub const NOTICES_FILE: &str = "notices.jsonl";
 
 /// The time limit of an attempt by a command, which may call a server itself.
 const COMMAND_MAX: Duration = Duration::from_secs(30);
@@ -102,15 +106,14 @@ pub enum SinksError {
 }
 
 impl Sinks {
-    /// Delivers the jobs of `outbound`. `log` is the file of the sink of that name, unless the
-    /// settings name one. `utc_offset` returns the seconds that the user's clock is ahead of UTC.
-    pub fn new(
-        outbound: watch::Receiver<Outbound>,
-        log: PathBuf,
-        utc_offset: fn(Timestamp) -> i32,
-        programs: Arc<Programs>,
-    ) -> Self {
-        Self { outbound, log, utc_offset, programs }
+    /// Delivers the notices that are due.
+    pub fn new(parts: &Parts<'_>) -> Self {
+        Self {
+            outbound: parts.inputs.outbound.subscribe(),
+            log: parts.state.join(NOTICES_FILE),
+            utc_offset: parts.utc_offset,
+            programs: Arc::clone(parts.programs),
+        }
     }
 }
 

@@ -23,6 +23,7 @@ use std::{
     io,
     os::fd::OwnedFd,
     panic::{AssertUnwindSafe, resume_unwind},
+    path::Path,
     pin::{Pin, pin},
     sync::Arc,
     time::Duration,
@@ -30,6 +31,7 @@ use std::{
 
 use engine::event::{Event, Severity};
 use futures_util::FutureExt;
+use jiff::tz::TimeZone;
 use journal::{
     Clock,
     time::{Timestamp, duration_millis, short_duration},
@@ -42,9 +44,11 @@ use tokio::{
 };
 use tokio_stream::{Stream, StreamExt};
 
+use self::inputs::Inputs;
 use crate::daemon::{
     causes::with_causes,
     produced::produced,
+    program::Programs,
     publisher::{Publisher, Records},
 };
 
@@ -67,6 +71,31 @@ pub struct Clocks {
     pub clock: Clock,
     /// The wall clock, for times that others read.
     pub wall: fn() -> Timestamp,
+}
+
+/// What the sources are made of.
+#[derive(Clone, Copy)]
+pub struct Parts<'a> {
+    /// The newest values from the event loop.
+    pub inputs: &'a Inputs,
+    /// The programs of the machine.
+    pub programs: &'a Arc<Programs>,
+    /// The folder of the daemon's state.
+    pub state: &'a Path,
+    /// When the daemon before this one was alive last.
+    pub alive: Timestamp,
+    /// The wall clock.
+    pub wall: fn() -> Timestamp,
+    /// The seconds that the user's clock is ahead of UTC at a time.
+    pub utc_offset: fn(Timestamp) -> i32,
+    /// The time zone of the user.
+    pub zone: fn() -> TimeZone,
+}
+
+/// Starts sources.
+pub trait Start {
+    /// Starts one.
+    fn start(&mut self, source: impl Source);
 }
 
 /// Where the tasks of a source put its events.

@@ -31,15 +31,14 @@ pub use self::{
     look::look,
     looked::{Look, LookError},
 };
-use crate::capability::source::{Clocks, Outlet, Source, events_of, folders::Folders, pause, values::values};
+use crate::capability::source::{
+    Clocks, Outlet, Parts, Source, events_of, folders::Folders, inputs::OpenWatches, pause, values::values,
+};
 
 /// Most failed checks of a condition in a row.
 const FAILURES_MAX: u32 = 3;
 /// The wait after a failed check.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
-
-/// The open watches, from the engine.
-pub type Open = Arc<[Arc<Watch>]>;
 
 /// A condition: the id of its watch, and its index.
 type Key = (Arc<str>, usize);
@@ -47,7 +46,7 @@ type Key = (Arc<str>, usize);
 /// The source.
 #[derive(Debug)]
 pub struct Watching {
-    open: watch::Receiver<Open>,
+    open: watch::Receiver<OpenWatches>,
 }
 
 /// Why the source ended.
@@ -62,9 +61,9 @@ pub enum WatchingError {
 }
 
 impl Watching {
-    /// Waits for the conditions of the watches in `open`.
-    pub fn new(open: watch::Receiver<Open>) -> Self {
-        Self { open }
+    /// Waits for the conditions of the open watches.
+    pub fn new(parts: &Parts<'_>) -> Self {
+        Self { open: parts.inputs.watches.subscribe() }
     }
 }
 
@@ -119,7 +118,7 @@ impl Watching {
 }
 
 /// The open conditions that require looking at the machine.
-fn conditions(open: &Open) -> impl Iterator<Item = (Key, &Condition, &Arc<Watch>)> {
+fn conditions(open: &OpenWatches) -> impl Iterator<Item = (Key, &Condition, &Arc<Watch>)> {
     open.iter().flat_map(|watch| {
         let parts = watch.parts.iter().enumerate();
         let parts = parts.filter(|(_, part)| part.met.is_none() && part.condition.is_of_machine());

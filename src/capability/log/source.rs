@@ -14,20 +14,20 @@ use tokio::{
 };
 use tokio_stream::{Stream, StreamExt};
 
-use crate::capability::source::{
-    Clocks, Outlet, Source, events_of,
-    folders::Folders,
-    inputs,
-    look::{LOOK_EVERY, LOOK_MAX, is_remote, on_thread, watch_around},
-    pause, pause_if,
-    running::Running,
-    tail::Tail,
-    troubles::Troubles,
-    values::changes,
-};
 use crate::capability::{
     log::{Lines, Log, Place},
     outside,
+    source::{
+        Clocks, Outlet, Parts, Source, events_of,
+        folders::Folders,
+        inputs,
+        look::{LOOK_EVERY, LOOK_MAX, is_remote, on_thread, watch_around},
+        pause, pause_if,
+        running::Running,
+        tail::Tail,
+        troubles::Troubles,
+        values::changes,
+    },
 };
 
 /// Most followed files.
@@ -55,8 +55,8 @@ pub enum FollowingError {
 }
 
 impl Following {
-    /// Follows the files that `inputs` define.
-    pub fn new(inputs: &inputs::Inputs) -> Self {
+    /// Follows the files that the settings name.
+    pub fn new(Parts { inputs, .. }: &Parts<'_>) -> Self {
         Self {
             settings: inputs.settings.subscribe(),
             folders: inputs.folders.subscribe(),

@@ -34,10 +34,6 @@ use self::{
     process::{Heard, Process},
     writes::{IsOpen, Writes, Wrote},
 };
-use crate::capability::source::{Clocks, Outlet, Source, events_of, failed, pause_if, values::values};
-use engine::event::Event;
-use journal::time::Timestamp;
-
 use crate::{
     capability::{
         lsp::{
@@ -45,9 +41,12 @@ use crate::{
             switch::{Settings, root_of},
         },
         outside,
+        source::{Clocks, Outlet, Parts, Source, events_of, failed, pause_if, values::values},
     },
     daemon::program::Programs,
 };
+use engine::event::Event;
+use journal::time::Timestamp;
 
 /// Largest file that is sent to a server, in bytes. Larger ones are ignored.
 const FILE_BYTES_MAX: u64 = 1024 * 1024;
@@ -79,13 +78,13 @@ pub enum ServersError {
 }
 
 impl Servers {
-    /// Runs servers by `settings`, for the files in `writes`.
-    pub const fn new(
-        settings: watch::Receiver<Arc<outside::Settings>>,
-        writes: Arc<Writes>,
-        programs: Arc<Programs>,
-    ) -> Self {
-        Self { settings, writes, programs }
+    /// Runs servers by the settings, for the files that calls write.
+    pub fn new(parts: &Parts<'_>) -> Self {
+        Self {
+            settings: parts.inputs.settings.subscribe(),
+            writes: Arc::clone(&parts.inputs.writes),
+            programs: Arc::clone(parts.programs),
+        }
     }
 
     /// Runs servers by `set` and what replaces it in `values`, until the source is switched off.

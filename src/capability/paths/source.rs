@@ -24,23 +24,22 @@ use tokio::{
 };
 use tokio_stream::{Stream, StreamExt};
 
-use crate::capability::source::{
-    Clocks, Outlet, Source, events_of,
-    folders::Folders,
-    inputs,
-    look::{LOOK_EVERY, is_absence, is_remote, on_thread, watch_around},
-    pause, pause_if,
-    running::Running,
-    troubles::Troubles,
-    values::changes,
-};
-use engine::{event::Event, hash::first_64_bits, settings::Entry};
-use journal::time::Timestamp;
-
 use crate::capability::{
     outside,
     paths::{Search, Seen, Stamp, compare},
+    source::{
+        Clocks, Outlet, Parts, Source, events_of,
+        folders::Folders,
+        inputs,
+        look::{LOOK_EVERY, is_absence, is_remote, on_thread, watch_around},
+        pause, pause_if,
+        running::Running,
+        troubles::Troubles,
+        values::changes,
+    },
 };
+use engine::{event::Event, hash::first_64_bits, settings::Entry};
+use journal::time::Timestamp;
 
 /// Most searches: entries times folders of open sessions.
 const SEARCHES_MAX: usize = 256;
@@ -79,8 +78,8 @@ pub enum SearchingError {
 }
 
 impl Searching {
-    /// Watches the folders that `inputs` define.
-    pub fn new(inputs: &inputs::Inputs) -> Self {
+    /// Watches the folders that the settings name.
+    pub fn new(Parts { inputs, .. }: &Parts<'_>) -> Self {
         Self {
             settings: inputs.settings.subscribe(),
             folders: inputs.folders.subscribe(),

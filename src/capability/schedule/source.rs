@@ -16,11 +16,13 @@ use rustix::{
 use tokio::{io::unix::AsyncFd, sync::watch};
 use tokio_stream::{Stream, StreamExt};
 
-use crate::capability::source::{Clocks, Outlet, Source, events_of, readiness, values::values};
+use crate::capability::{
+    outside,
+    schedule::Planner,
+    source::{Clocks, Outlet, Parts, Source, events_of, readiness, values::values},
+};
 use engine::event::Event;
 use journal::time::Timestamp;
-
-use crate::capability::{outside, schedule::Planner};
 
 /// Size of a read from the alarm: its number of expirations.
 const COUNT_BYTES: usize = 8;
@@ -46,15 +48,10 @@ pub enum ScheduledError {
 }
 
 impl Scheduled {
-    /// Waits for the schedules in `settings`, by the machine's `wall` clock and `zone`; the
-    /// previous daemon was last alive at `alive`.
-    pub fn new(
-        settings: watch::Receiver<Arc<outside::Settings>>,
-        alive: Timestamp,
-        wall: fn() -> Timestamp,
-        zone: fn() -> TimeZone,
-    ) -> Self {
-        Self { settings, alive, wall, zone }
+    /// Waits for the schedules of the settings, by the wall clock and the user's zone.
+    pub fn new(parts: &Parts<'_>) -> Self {
+        let Parts { inputs, alive, wall, zone, .. } = *parts;
+        Self { settings: inputs.settings.subscribe(), alive, wall, zone }
     }
 }
 

@@ -6,12 +6,15 @@ use std::sync::Arc;
 use engine::{
     ci::Plan,
     sink::{Outbound, Question},
+    watch::Watch,
 };
 use tokio::sync::watch::Sender;
 
 use super::troubles::Troubles;
-use crate::capability::outside;
-use crate::capability::{lsp::source::writes::Writes, watch::Open};
+use crate::capability::{lsp::source::writes::Writes, outside};
+
+/// The open watches, from the engine.
+pub type OpenWatches = Arc<[Arc<Watch>]>;
 
 /// The working folders of open sessions, sorted.
 pub type OpenFolders = Arc<[Arc<str>]>;
@@ -20,7 +23,7 @@ pub type OpenFolders = Arc<[Arc<str>]>;
 #[derive(Debug, Default)]
 pub struct Inputs {
     /// The open watches.
-    pub watches: Sender<Open>,
+    pub watches: Sender<OpenWatches>,
     /// The notices that are due at the sinks.
     pub outbound: Sender<Outbound>,
     /// The questions that wait for an answer.

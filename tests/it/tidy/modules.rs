@@ -122,8 +122,8 @@ pub(super) const MODULES: &[Module] = &[
     alone("daemon::regular_file", 4, &[]),
     module("history", 4, &["api::wire", "daemon::records", "engine", "format", "journal"]),
     module("capability::source", 4, &[
-        "capability::lsp::source", "capability::outside", "capability::watch", "ci", "daemon::causes",
-        "daemon::produced", "daemon::publisher", "daemon::records", "harness", "journal", "sink", "watch",
+        "capability::lsp::source", "capability::outside", "ci", "daemon::causes", "daemon::produced",
+        "daemon::program", "daemon::publisher", "daemon::records", "harness", "journal", "sink", "watch",
     ]),
     module("capability::ci", 4, &[
         "capability::source", "ci", "daemon::program", "daemon::publisher", "journal",
@@ -150,11 +150,9 @@ pub(super) const MODULES: &[Module] = &[
         "history", "hook::harness", "journal", "pipeline", "probe", "rules", "sink", "watch",
     ]),
     module("daemon", 5, &[
-        "api", "api::wire", "capability::ci", "capability::log::source", "capability::lsp::source",
-        "capability::notices", "capability::outside", "capability::paths::source",
-        "capability::schedule::source", "capability::source", "capability::watch", "config", "config::trial",
-        "conversation", "daemon::program", "daemon::publisher", "daemon::records", "engine", "harness",
-        "history", "journal", "pipeline", "rules",
+        "api", "api::wire", "capability", "capability::outside", "capability::source", "config",
+        "config::trial", "conversation", "daemon::program", "daemon::publisher", "daemon::records", "engine",
+        "harness", "history", "journal", "pipeline", "rules",
     ]),
     module("cli", 6, &[
         "api", "api::wire", "capability::ci", "capability::problem", "capability::source", "config",
