@@ -172,6 +172,11 @@ mod tests {
                  - rows[2]{a,b}:\n      1,2\n      3,4",
             ),
             (
+                "an empty list, which a cell would make a text",
+                &[("single", "fact: one"), ("single", "fact: []")],
+                "subscriber: single\nuntrusted_source: ci/x\nnotifications[2]:\n  - fact: one\n  - fact: []",
+            ),
+            (
                 "a group and another item",
                 &[("other", "x: 1"), ("single", "fact: one"), ("single", "fact: two")],
                 "notifications[2]:\n  - subscriber: other\n    untrusted_source: ci/x\n    x: 1\n  \

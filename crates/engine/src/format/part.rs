@@ -204,10 +204,11 @@ fn bare_key(line: &str) -> Option<&str> {
     line.get(..memchr::memchr2(b':', b'[', line.as_bytes())?)
 }
 
-/// The key and the value of a line of a flat document; `None` if the value has lines of its own.
+/// The key and the value of a line of a flat document; `None` if the value is not a scalar.
 fn scalar_field(line: &str) -> Option<(&str, &str)> {
     let key = bare_key(line)?;
-    let value = line.get(key.len()..)?.strip_prefix(": ")?;
+    // In a row, an empty list would be the text of its brackets.
+    let value = line.get(key.len()..)?.strip_prefix(": ").filter(|value| *value != "[]")?;
     Some((key, value))
 }
 

@@ -1,0 +1,57 @@
+//! The table of sinks. To add one, add its file and a row.
+
+use std::{path::Path, time::Duration};
+
+use engine::{
+    notification::Sink,
+    sink::{Answered, Notice, Settings},
+};
+use futures_util::future::BoxFuture;
+use journal::time::Timestamp;
+
+use super::{apprise, desktop, harness, log, ntfy, webhook};
+use crate::{capability::source::Outlet, daemon::program::Programs};
+
+/// What a sink delivers, and by what.
+pub(super) struct Attempt<'a> {
+    pub(super) notice: &'a Notice,
+    pub(super) settings: &'a Settings,
+    pub(super) programs: &'a Programs,
+    /// The file of the sink `log`, unless the settings name another one.
+    pub(super) log: &'a Path,
+    /// The clocks.
+    pub(super) out: &'a Outlet,
+}
+
+/// A sink.
+pub(super) struct Kind {
+    pub(super) sink: Sink,
+    /// Whether it shows a question until a choice is made.
+    pub(super) waits_for_choice: bool,
+    /// The time limit of an attempt that begins at a time.
+    pub(super) limit: fn(&Notice, Timestamp) -> Duration,
+    /// The destination, as far as it can be checked without a notice; or why it takes none.
+    pub(super) check: for<'a> fn(&'a Settings, &'a Programs) -> BoxFuture<'a, Result<String, String>>,
+    pub(super) send: for<'a> fn(&Attempt<'a>) -> BoxFuture<'a, Answered>,
+}
+
+const KINDS: [&Kind; 6] =
+    [&harness::KIND, &desktop::KIND, &log::KIND, &ntfy::KIND, &webhook::KIND, &apprise::KIND];
+
+/// The row of a sink.
+pub(super) fn kind(sink: Sink) -> &'static Kind {
+    KINDS.iter().find(|kind| kind.sink == sink).expect("each sink has a row")
+}
+
+#[cfg(test)]
+mod tests {
+    use strum::VariantArray;
+
+    use super::*;
+
+    #[test]
+    fn each_sink_has_its_row() {
+        let rows: Vec<Sink> = KINDS.iter().map(|kind| kind.sink).collect();
+        assert_eq!(rows, Sink::VARIANTS);
+    }
+}
