@@ -4,11 +4,15 @@
 //! `sink.failed`, and the engine decides what follows. An attempt that takes too long is ended,
 //! with the process that it started.
 
-mod check;
+mod apprise;
 mod command;
+mod desktop;
+mod harness;
 mod http;
 mod json;
+mod kind;
 mod log;
+mod ntfy;
 mod outcome;
 #[cfg(feature = "https")]
 mod secure;
@@ -19,7 +23,6 @@ use std::{
     convert::Infallible,
     path::PathBuf,
     sync::Arc,
-    time::Duration,
 };
 
 use tokio::{
@@ -29,10 +32,9 @@ use tokio::{
 };
 use tokio_stream::{Stream, StreamExt};
 
-pub use self::check::check;
 use self::{
-    json::line,
-    outcome::{TRY_MAX, failed, never},
+    kind::{Attempt, Kind},
+    outcome::failed,
 };
 use crate::{
     capability::source::{Clocks, Outlet, Parts, Source, events_of, values::values},
@@ -41,15 +43,21 @@ use crate::{
 use engine::{
     event::Event,
     notification::Sink,
-    sink::{Answered, Choices, Job, Outbound, Settings, question::Chosen},
+    sink::{Answered, Job, Outbound, Settings, question::Chosen},
 };
 use journal::time::Timestamp;
 
 /// The file of the sink `log` in the state folder, unless the settings name another one.
 pub const NOTICES_FILE: &str = "notices.jsonl";
 
-/// The time limit of an attempt by a command, which may call a server itself.
-const COMMAND_MAX: Duration = Duration::from_secs(30);
+/// The table of sinks, in the order of their words. To add one, add its file and a row.
+const KINDS: [&Kind; 6] =
+    [&harness::KIND, &desktop::KIND, &log::KIND, &ntfy::KIND, &webhook::KIND, &apprise::KIND];
+
+/// The row of a sink.
+fn kind(sink: Sink) -> &'static Kind {
+    KINDS.iter().find(|kind| kind.sink == sink).expect("each sink has a row")
+}
 
 /// Most questions that wait on the desktop for a choice; the next one is shown when one of them has
 /// ended.
@@ -69,10 +77,8 @@ enum Lane {
 
 impl Lane {
     fn of(job: &Job) -> Self {
-        match (job.sink, &job.notice.choices) {
-            (Sink::Desktop, Some(_)) => Self::Asked,
-            (sink, _) => Self::Sink(sink),
-        }
+        let is_asked = job.notice.choices.is_some() && kind(job.sink).waits_for_choice;
+        if is_asked { Self::Asked } else { Self::Sink(job.sink) }
     }
 
     const fn tries_max(self) -> usize {
@@ -178,13 +184,16 @@ async fn deliver(job: Job, settings: Arc<Settings>, sinks: Arc<Sinks>, out: Outl
     if let Some(until) = settings.waits_until(&job, wall, sinks.utc_offset) {
         return out.publish(job.waits_event(now + until.since(wall), now)).await;
     }
-    let limit = match (&job.notice.choices, job.sink) {
-        // The engine ends an expired question; this limit is for questions that it does not end.
-        (Some(Choices { expires_at, .. }), Sink::Desktop) => expires_at.since(now) + COMMAND_MAX,
-        (_, Sink::Desktop | Sink::Apprise) => COMMAND_MAX,
-        (_, Sink::Harness | Sink::Log | Sink::Ntfy | Sink::Webhook) => TRY_MAX,
+    let kind = kind(job.sink);
+    let attempt = Attempt {
+        notice: &job.notice,
+        settings: &settings,
+        programs: &sinks.programs,
+        log: &sinks.log,
+        out: &out,
     };
-    let answered = timeout(limit, ask(&job, &settings, &sinks, &out)).await;
+    let limit = (kind.limit)(&job.notice, now);
+    let answered = timeout(limit, (kind.send)(&attempt)).await;
     let answered = answered.unwrap_or_else(|_| failed(format!("it took longer than {} s", limit.as_secs())));
     if let Answered::Refused { error, is_final } = &answered {
         let (notice, sink) = (&job.notice.id, job.sink.as_str());
@@ -199,28 +208,11 @@ async fn deliver(job: Job, settings: Arc<Settings>, sinks: Arc<Sinks>, out: Outl
     out.publish_all(events).await;
 }
 
-async fn ask(job: &Job, settings: &Settings, sinks: &Sinks, out: &Outlet) -> Answered {
-    let (notice, programs) = (&job.notice, &*sinks.programs);
-    match job.sink {
-        Sink::Harness => never("no hook can show it".to_owned()),
-        Sink::Desktop => command::desktop(notice, programs).await,
-        Sink::Log => {
-            let path = settings.log.path.as_deref().map_or_else(|| sinks.log.clone(), PathBuf::from);
-            log::append(path, line(notice), settings.log.max_bytes).await
-        }
-        Sink::Ntfy => match &settings.ntfy.url {
-            Some(url) => http::ntfy(url, settings.ntfy.token_file.as_deref(), notice).await,
-            None => never("it is no longer configured".to_owned()),
-        },
-        Sink::Webhook => match (&settings.webhook.url, &settings.webhook.secret_file) {
-            (Some(url), Some(secret)) => {
-                let times = webhook::Times { notice: out.wall_at(notice.at), now: (out.wall)() };
-                webhook::post(url, secret, notice, times).await
-            }
-            _ => never("it is no longer configured".to_owned()),
-        },
-        Sink::Apprise => command::apprise(&settings.apprise, notice, programs).await,
-    }
+/// The destination of a sink, as far as it can be checked without a notice.
+///
+/// Errors: the reason that it cannot take one.
+pub async fn check(sink: Sink, settings: &Settings, programs: &Programs) -> Result<String, String> {
+    (kind(sink).check)(settings, programs).await
 }
 
 #[cfg(test)]

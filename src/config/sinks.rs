@@ -63,25 +63,22 @@ pub(super) fn read(sinks: &mut Section<'_>, tables: &mut [Section<'_>; 4]) -> Se
             config_file: apprise.read("config_file", values::absolute_path),
         },
     };
-    check(sinks, ntfy, webhook, &settings);
+    check(sinks, tables, &settings);
     settings
 }
 
 /// Finds sinks that lack required keys, and tokens that are sent unencrypted.
-fn check(sinks: &mut Section<'_>, ntfy: &mut Section<'_>, webhook: &Section<'_>, settings: &Settings) {
-    let lacks = |key: &str, table: &str| {
-        let message = format!("`{table}` cannot be used: `{key}` is missing in [sinks.{table}]");
-        move |value: &Value<'_>| value.error(message)
-    };
-    let has = |sink: Sink| settings.default.contains(&sink);
-    if has(Sink::Ntfy) && ntfy.value("url").is_none() {
-        sinks.object("default", lacks("url", "ntfy"));
+fn check(sinks: &mut Section<'_>, tables: &mut [Section<'_>; 4], settings: &Settings) {
+    for sink in &settings.default {
+        let name = sink.as_str();
+        let table = TABLES.iter().zip(&*tables).find(|(table, _)| **table == name).map(|(_, table)| table);
+        let is_missing = |key: &&&str| table.is_none_or(|table| table.value(key).is_none());
+        if let Some(key) = sink.delivery().needs.iter().find(is_missing) {
+            let message = format!("`{name}` cannot be used: `{key}` is missing in [sinks.{name}]");
+            sinks.object("default", |value| value.error(message));
+        }
     }
-    if has(Sink::Webhook) && webhook.value("url").is_none() {
-        sinks.object("default", lacks("url", "webhook"));
-    } else if has(Sink::Webhook) && webhook.value("secret_file").is_none() {
-        sinks.object("default", lacks("secret_file", "webhook"));
-    }
+    let [_, ntfy, ..] = tables;
     let is_open = |url: &Url| !url.is_secure && !is_here(&url.host);
     if settings.ntfy.url.as_ref().is_some_and(is_open) && settings.ntfy.token_file.is_some() {
         ntfy.object("token_file", |value| {

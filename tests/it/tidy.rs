@@ -86,6 +86,7 @@ const PROGRAMS: Where = Where::Only(&[
     "daemon/program/",
     "capability/ci.rs",
     "capability/lsp/source/process.rs",
+    "capability/notices/apprise.rs",
     "capability/notices/command.rs",
     "api/git_diff.rs",
     "cli/",

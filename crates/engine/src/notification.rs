@@ -138,6 +138,33 @@ pub enum Sink {
     Apprise,
 }
 
+/// How a sink delivers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Delivery {
+    /// Whether a failed delivery is tried again. A sink that shows a notice at once does not: it
+    /// would be out of date.
+    pub is_retried: bool,
+    /// Whether it may wake the user, so that it waits in quiet hours.
+    pub wakes: bool,
+    /// The keys of its table in `[sinks]` without which it cannot deliver.
+    pub needs: &'static [&'static str],
+}
+
+impl Sink {
+    /// How it delivers.
+    pub fn delivery(self) -> Delivery {
+        let row = |is_retried, wakes, needs| Delivery { is_retried, wakes, needs };
+        match self {
+            Self::Harness => row(false, false, &[]),
+            Self::Desktop => row(false, true, &[]),
+            Self::Log => row(true, false, &[]),
+            Self::Ntfy => row(true, true, &["url"]),
+            Self::Webhook => row(true, true, &["url", "secret_file"]),
+            Self::Apprise => row(true, true, &[]),
+        }
+    }
+}
+
 /// The effect of a critical notification on a running turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

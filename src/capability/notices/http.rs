@@ -1,11 +1,8 @@
-//! HTTP servers: one request per connection, no redirects. An ntfy server is one of them.
+//! HTTP servers: one request per connection, no redirects.
 
-use std::{future::poll_fn, pin::Pin};
+use std::{future::poll_fn, pin::Pin, time::Duration};
 
-use engine::{
-    notification::Level,
-    sink::{Answered, Notice, Parts, Progress, Shown, Url},
-};
+use engine::sink::Url;
 use hyper::{
     Request,
     body::{Body, Incoming},
@@ -13,76 +10,25 @@ use hyper::{
     header,
 };
 use hyper_util::rt::TokioIo;
-use serde::Serialize;
-use serde_json::Value;
-use tokio::net::TcpStream;
+use tokio::{net::TcpStream, time::timeout};
 
-use super::outcome::{ANSWER_BYTES_MAX, Response, failed, read_secret, word_of};
+use super::outcome::{ANSWER_BYTES_MAX, Response, read_secret};
 
-/// The priority without a sound: a percentage changes often.
-const SILENT: u8 = 2;
+/// The time limit of a connection to a server in a check.
+const CONNECT_MAX: Duration = Duration::from_secs(2);
 
-#[derive(Serialize)]
-struct NtfyBody<'a> {
-    topic: &'a str,
-    title: String,
-    message: String,
-    priority: u8,
-    tags: Vec<&'a str>,
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    markdown: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    sequence_id: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    click: Option<&'a str>,
-}
-
-/// The priority of a notice: unfinished progress is shown without a sound.
-fn ntfy_priority(notice: &Notice) -> u8 {
-    match notice.level {
-        Level::Info if notice.progress.as_ref().is_some_and(Progress::goes_on) => SILENT,
-        Level::Info => 3,
-        Level::Warn => 4,
-        Level::Error => 5,
-    }
-}
-
-/// Sends a notice to the topic at the end of `url`.
+/// The address of a server that accepts a connection now.
 ///
-/// Source: docs.ntfy.sh, "Publish as JSON": `markdown`; `click`, the address to open when the
-/// message is tapped; and `sequence_id`: a message replaces the previous one with the same id (ntfy
-/// 2.16; an older server shows each).
-pub(super) async fn ntfy(url: &Url, token_file: Option<&str>, notice: &Notice) -> Answered {
-    let Some((base, topic)) = url.path.rsplit_once('/') else { return failed("no topic".to_owned()) };
-    let tag = word_of(notice.level, ["information_source", "warning", "rotating_light"]);
-    let category = notice.category.map(|category| category.as_str());
-    let tapped = Parts { link: Shown::Apart, ..Parts::ALL };
-    let body = NtfyBody {
-        topic,
-        title: notice.title(),
-        message: notice.text_for(notice.target(), tapped),
-        priority: ntfy_priority(notice),
-        tags: [tag].into_iter().chain(category).collect(),
-        markdown: notice.is_markdown,
-        sequence_id: notice.progress.as_ref().map(|progress| &*progress.line),
-        click: notice.link.as_deref(),
-    };
-    let body = serde_json::to_string(&body).expect("texts and numbers are JSON");
-    let mut headers = vec![("content-type", "application/json".to_owned())];
-    if let Some(file) = token_file {
-        match read_secret(file).await {
-            Ok(token) => headers.push(("authorization", format!("Bearer {token}"))),
-            Err(error) => return failed(error),
-        }
+/// Errors: the reason that it cannot be called.
+pub(super) async fn reach(url: Option<&Url>, secret_file: Option<&str>) -> Result<String, String> {
+    let url = url.ok_or_else(|| "it has no `url`".to_owned())?;
+    if let Some(file) = secret_file {
+        read_secret(file).await?;
     }
-    match post(url, &format!("{base}/"), &headers, body).await {
-        Ok(response) if response.is_success() => {
-            let answer = serde_json::from_slice::<Value>(&response.body).ok();
-            let id = answer.as_ref().and_then(|answer| answer["id"].as_str()).map(str::to_owned);
-            Answered::Took(id)
-        }
-        Ok(response) => failed(refusal(&response)),
-        Err(error) => failed(error),
+    match timeout(CONNECT_MAX, TcpStream::connect((&*url.host, url.port))).await {
+        Ok(Ok(_)) => Ok(url.address(&url.path)),
+        Ok(Err(error)) => Err(format!("{}: {error}", url.authority)),
+        Err(_) => Err(format!("{}: it accepts no connection", url.authority)),
     }
 }
 

@@ -1,4 +1,4 @@
-//! The table of sinks. To add one, add its file and a row.
+//! A row of the table of sinks.
 
 use std::{path::Path, time::Duration};
 
@@ -9,7 +9,6 @@ use engine::{
 use futures_util::future::BoxFuture;
 use journal::time::Timestamp;
 
-use super::{apprise, desktop, harness, log, ntfy, webhook};
 use crate::{capability::source::Outlet, daemon::program::Programs};
 
 /// What a sink delivers, and by what.
@@ -33,25 +32,4 @@ pub(super) struct Kind {
     /// The destination, as far as it can be checked without a notice; or why it takes none.
     pub(super) check: for<'a> fn(&'a Settings, &'a Programs) -> BoxFuture<'a, Result<String, String>>,
     pub(super) send: for<'a> fn(&Attempt<'a>) -> BoxFuture<'a, Answered>,
-}
-
-const KINDS: [&Kind; 6] =
-    [&harness::KIND, &desktop::KIND, &log::KIND, &ntfy::KIND, &webhook::KIND, &apprise::KIND];
-
-/// The row of a sink.
-pub(super) fn kind(sink: Sink) -> &'static Kind {
-    KINDS.iter().find(|kind| kind.sink == sink).expect("each sink has a row")
-}
-
-#[cfg(test)]
-mod tests {
-    use strum::VariantArray;
-
-    use super::*;
-
-    #[test]
-    fn each_sink_has_its_row() {
-        let rows: Vec<Sink> = KINDS.iter().map(|kind| kind.sink).collect();
-        assert_eq!(rows, Sink::VARIANTS);
-    }
 }

@@ -7,14 +7,44 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use engine::sink::Answered;
+use engine::{
+    notification::Sink,
+    sink::{Answered, Log},
+};
+use futures_util::FutureExt;
 use rustix::fs::OFlags;
 use tokio::task::spawn_blocking;
 
-use super::outcome::failed;
+use super::{
+    json::line,
+    kind::{Attempt, Kind},
+    outcome::{TRY_MAX, failed},
+};
+
+pub(super) const KIND: Kind = Kind {
+    sink: Sink::Log,
+    waits_for_choice: false,
+    limit: |_, _| TRY_MAX,
+    check: |settings, _| async move { check(&settings.log) }.boxed(),
+    send: |&Attempt { notice, settings, log, .. }| {
+        let path = settings.log.path.as_deref().map_or_else(|| log.to_path_buf(), PathBuf::from);
+        append(path, line(notice), settings.log.max_bytes).boxed()
+    },
+};
 
 /// The suffix of the older file.
 const BEFORE: &str = ".1";
+
+/// The file.
+///
+/// Errors: its folder does not exist.
+fn check(settings: &Log) -> Result<String, String> {
+    match settings.path.as_deref() {
+        None => Ok("notices.jsonl in the state folder".to_owned()),
+        Some(path) if Path::new(path).parent().is_some_and(Path::is_dir) => Ok(path.to_owned()),
+        Some(path) => Err(format!("the folder of {path} does not exist")),
+    }
+}
 
 /// Appends a line, unless it is already the last one; begins a new file if the present one would
 /// exceed `max_bytes` bytes.

@@ -15,8 +15,9 @@ use engine::{
     sink::{NotSent, Notice, Progress, Url},
 };
 use serde_json::{Value, json};
+use strum::VariantArray;
 
-use super::{json::fields, *};
+use super::{json::fields, outcome::never, *};
 
 fn notice() -> Notice {
     Notice {
@@ -65,13 +66,19 @@ fn server(answer: &'static str) -> (Url, JoinHandle<String>) {
     (url, taken)
 }
 
+#[test]
+fn each_sink_has_its_row() {
+    let rows: Vec<Sink> = KINDS.iter().map(|kind| kind.sink).collect();
+    assert_eq!(rows, Sink::VARIANTS);
+}
+
 #[tokio::test]
 async fn ntfy_request_carries_topic_and_returns_id() {
     let folder = tempfile::tempdir().expect("a folder");
     let token = folder.path().join("token");
     write_secret(&token, "tk_secret\n");
     let (url, taken) = server("HTTP/1.1 200 OK\r\ncontent-length: 14\r\n\r\n{\"id\":\"xE73I\"}");
-    let answered = http::ntfy(&url, token.to_str(), &notice()).await;
+    let answered = ntfy::send(&url, token.to_str(), &notice()).await;
     assert_eq!(answered, Answered::Took(Some("xE73I".to_owned())));
     let request = taken.join().expect("it ended");
     assert!(request.starts_with("POST /base/ HTTP/1.1\r\n"), "{request}");
@@ -93,7 +100,7 @@ async fn ntfy_reads_markdown_and_opens_the_link() {
         link: Some("https://h/pr/7".into()),
         ..Notice::new("u1", message, Timestamp::from_millis(0))
     };
-    assert_eq!(http::ntfy(&url, None, &said).await, Answered::Took(None));
+    assert_eq!(ntfy::send(&url, None, &said).await, Answered::Took(None));
     let request = taken.join().expect("it ended");
     let body: Value = serde_json::from_str(request.split("\r\n\r\n").nth(1).expect("a body")).expect("JSON");
     assert_eq!((&body["markdown"], &body["click"]), (&json!(true), &json!("https://h/pr/7")));
@@ -110,7 +117,7 @@ async fn ntfy_replaces_what_has_the_same_sequence() {
         let (url, taken) = server("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}");
         let progress = Progress { line: "00ff00ff00ff00ff".into(), ..Progress::new("copy", Some(percent)) };
         let said = Notice { progress: Some(progress), level, ..Notice::new("u1", "Copies", notice().at) };
-        assert_eq!(http::ntfy(&url, None, &said).await, Answered::Took(None));
+        assert_eq!(ntfy::send(&url, None, &said).await, Answered::Took(None));
         let request = taken.join().expect("it ended");
         let body: Value =
             serde_json::from_str(request.split("\r\n\r\n").nth(1).expect("a body")).expect("JSON");
@@ -126,13 +133,13 @@ async fn ntfy_replaces_what_has_the_same_sequence() {
 #[tokio::test]
 async fn ntfy_failure_states_its_reason() {
     let (url, taken) = server("HTTP/1.1 507 Full\r\ncontent-length: 11\r\n\r\nno room\nnow");
-    assert_eq!(http::ntfy(&url, None, &notice()).await, failed("it answered 507 no room".to_owned()));
+    assert_eq!(ntfy::send(&url, None, &notice()).await, failed("it answered 507 no room".to_owned()));
     taken.join().expect("it ended");
-    let Answered::Refused { error, is_final: false } = http::ntfy(&url, None, &notice()).await else {
+    let Answered::Refused { error, is_final: false } = ntfy::send(&url, None, &notice()).await else {
         panic!("nobody listens")
     };
     assert!(error.contains("Connection refused"), "{error}");
-    let missing = http::ntfy(&url, Some("/no/such/token"), &notice()).await;
+    let missing = ntfy::send(&url, Some("/no/such/token"), &notice()).await;
     assert!(
         matches!(missing, Answered::Refused { error, .. } if error.starts_with("/no/such/token cannot be read"))
     );

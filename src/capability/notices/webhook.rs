@@ -3,17 +3,43 @@
 //!
 //! Source: github.com/standard-webhooks/standard-webhooks, version 1.0.0.
 
+use engine::{
+    notification::Sink,
+    sink::{Answered, NOTICE, Notice, Url},
+};
+use futures_util::FutureExt;
+use journal::time::Timestamp;
 use serde_json::json;
 
 use super::{
-    http::{post as post_to, refusal},
+    http::{post as post_to, reach, refusal},
     json::fields,
-    outcome::{failed, never, read_secret},
+    kind::{Attempt, Kind},
+    outcome::{TRY_MAX, failed, never, read_secret},
 };
-use engine::sink::{Answered, NOTICE, Notice, Url};
-use journal::time::Timestamp;
 
 use crate::capability::webhook::signature::{standard_key, standard_signature};
+
+pub(super) const KIND: Kind = Kind {
+    sink: Sink::Webhook,
+    waits_for_choice: false,
+    limit: |_, _| TRY_MAX,
+    check: |settings, _| {
+        reach(settings.webhook.url.as_ref(), settings.webhook.secret_file.as_deref()).boxed()
+    },
+    send: |&Attempt { notice, settings, out, .. }| {
+        async move {
+            match (&settings.webhook.url, &settings.webhook.secret_file) {
+                (Some(url), Some(secret)) => {
+                    let times = Times { notice: out.wall_at(notice.at), now: (out.wall)() };
+                    post(url, secret, notice, times).await
+                }
+                _ => never("it is no longer configured".to_owned()),
+            }
+        }
+        .boxed()
+    },
+};
 
 /// The status of a receiver that wants no further webhooks.
 const GONE: u16 = 410;

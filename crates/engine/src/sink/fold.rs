@@ -178,7 +178,7 @@ impl Deliveries {
             (None, None) => Step::Sent(sink, id),
             (Some(error), _) => {
                 let index = usize::try_from(failures).unwrap_or(usize::MAX);
-                let retry = settings.retry.get(index).filter(|_| !is_final && is_retried(sink));
+                let retry = settings.retry.get(index).filter(|_| !is_final && sink.delivery().is_retried);
                 Step::Failed { sink, error, retry_at: retry.map(|wait| now + *wait) }
             }
         };
@@ -377,10 +377,4 @@ fn speaker(notice: &Notice, subject: &Subject) -> String {
         (Subject::Event(_), None, Some(folder)) => format!("folder {folder}"),
         (Subject::Event(_), None, None) => String::new(),
     }
-}
-
-/// Whether a failed sink is retried. A sink that shows notices at once is not, because they would
-/// be out of date.
-const fn is_retried(sink: Sink) -> bool {
-    !matches!(sink, Sink::Harness | Sink::Desktop)
 }

@@ -112,8 +112,7 @@ impl Settings {
         now: Timestamp,
         utc_offset: impl Fn(Timestamp) -> i32,
     ) -> Option<Timestamp> {
-        // A file does not wake anybody, nor does a line in a terminal in use.
-        let can_wake = !matches!(job.sink, Sink::Log | Sink::Harness) && job.notice.level < Level::Error;
+        let can_wake = job.sink.delivery().wakes && job.notice.level < Level::Error;
         self.quiet.filter(|_| can_wake)?.end(now, utc_offset)
     }
 }
