@@ -13,6 +13,7 @@ mod app;
 mod auth;
 mod bodies;
 mod caller;
+mod client_facts;
 mod client_folder;
 mod clients;
 mod config_handle;

@@ -22,7 +22,7 @@ use crate::{
         App,
         actor::Actor,
         auth::{PeerPid, Route},
-        client_folder::ClientFolder,
+        client_facts::ClientFacts,
         error::ApiError,
         exchange::{perform, records_of},
         extract::{self, HOOK_BYTES_MAX, Segment, read_body_up_to},
@@ -30,9 +30,7 @@ use crate::{
         naming::session_of,
         probing::{self, Said},
         processes::{self, IdentifiedBy},
-        transcripts,
-        wake_routes::KnownSocket,
-        wrote,
+        transcripts, wrote,
     },
     daemon::publisher::Records,
     harness::{self, HookCall, HookEnv, HookError, Then, header_text, kind::Kind},
@@ -86,9 +84,8 @@ pub(crate) async fn hook(
     for id in call.sessions_mut() {
         *id = session_of(&app, id.clone(), Some(kind.caps.name)).await?;
     }
-    let folder = call.transcript.as_ref().and_then(|transcript| kind.client_folder(&transcript.path));
-    let folder = folder.map(|path| ClientFolder { kind, path: path.to_owned() });
-    let identity = env.pid.map(IdentifiedBy::Pid).or(folder.as_ref().map(IdentifiedBy::SessionFile));
+    let facts = ClientFacts::of(kind, &call, &header);
+    let identity = facts.identity(env.pid);
     check_actor(&app, actor, peer, identity, &mut call).await?;
     if let Some(exchange) = call.then.exchange_mut() {
         wrote::note(&app, route, exchange, &call.calls);
@@ -97,27 +94,7 @@ pub(crate) async fn hook(
     let took = app.meters.since(stopwatch);
     app.meters.hook.observe(took);
     tracing::debug!(harness = kind.word, answers = stdout.is_some(), took_us = took.as_micros(), "hook");
-    if let (Some(session), Some(_)) = (call.then.conversation(), peer) {
-        // A socket path that arrived over TCP is ignored. `push` writes only to a socket on which
-        // this process of the client listens.
-        if let Some(client) = app.registry.processes().process_of(session)
-            && let Some(sockets) = &kind.message_sockets
-            && let Some(socket) = (sockets.find)(session, &header)
-        {
-            app.registry.wake_routes().know_socket(session, KnownSocket { socket, client });
-        }
-        if let Some(holds) = call.holds_messages {
-            app.registry.wake_routes().note_holding(session, holds);
-        }
-        if let Some(folder) = folder {
-            app.registry.wake_routes().know_folder(session, &folder);
-        }
-    }
-    // A path that arrived over TCP is not read.
-    if let (Some(transcript), Route::Unix) = (call.transcript, route) {
-        // When the queue is full, the next hook of the session sends it again.
-        app.transcripts.try_send(transcript).ok();
-    }
+    facts.note(&app, call.then.conversation(), PeerPid(peer), route);
     Ok(stdout.map_or_else(silence, |stdout| {
         ([(header::CONTENT_TYPE, "application/json")], stdout).into_response()
     }))
