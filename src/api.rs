@@ -13,7 +13,6 @@ mod app;
 mod auth;
 mod bodies;
 mod caller;
-mod client_facts;
 mod client_folder;
 mod clients;
 mod config_handle;

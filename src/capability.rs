@@ -1,9 +1,8 @@
-//! What aside can do beside the path of an event: a folder each, with the pure half, and the source
-//! that moves its bytes.
+//! The capabilities: a folder each, with the pure half, and the source that moves its bytes.
 //!
-//! A capability uses no other one, except `lsp`, which uses `problem`. `outside` is the table of
-//! those with settings in `[sources]`, and `source` what their sources share. The folds and probes
-//! of capabilities are in the crate `engine`.
+//! Of the pure halves only `lsp` uses another one, `problem`. `notices` signs as `webhook` does.
+//! `outside` is the table of the capabilities with settings in `[sources]`, and `source` has what
+//! sources share. The folds and probes of capabilities are in the crate `engine`.
 
 pub mod ci;
 pub mod log;

@@ -22,7 +22,7 @@ use crate::{
         App,
         actor::Actor,
         auth::{PeerPid, Route},
-        client_facts::ClientFacts,
+        client_folder::ClientFolder,
         error::ApiError,
         exchange::{perform, records_of},
         extract::{self, HOOK_BYTES_MAX, Segment, read_body_up_to},
@@ -30,10 +30,12 @@ use crate::{
         naming::session_of,
         probing::{self, Said},
         processes::{self, IdentifiedBy},
-        transcripts, wrote,
+        transcripts,
+        wake_routes::KnownSocket,
+        wrote,
     },
     daemon::publisher::Records,
-    harness::{self, HookCall, HookEnv, HookError, Then, header_text, kind::Kind},
+    harness::{self, Headers, HookCall, HookEnv, HookError, Then, header_text, kind::Kind},
 };
 
 /// Takes one hook call of a harness.
@@ -84,8 +86,9 @@ pub(crate) async fn hook(
     for id in call.sessions_mut() {
         *id = session_of(&app, id.clone(), Some(kind.caps.name)).await?;
     }
-    let facts = ClientFacts::of(kind, &call, &header);
-    let identity = facts.identity(env.pid);
+    let folder = call.transcript.as_ref().and_then(|transcript| kind.client_folder(&transcript.path));
+    let folder = folder.map(|path| ClientFolder { kind, path: path.to_owned() });
+    let identity = env.pid.map(IdentifiedBy::Pid).or(folder.as_ref().map(IdentifiedBy::SessionFile));
     check_actor(&app, actor, peer, identity, &mut call).await?;
     if let Some(exchange) = call.then.exchange_mut() {
         wrote::note(&app, route, exchange, &call.calls);
@@ -94,10 +97,37 @@ pub(crate) async fn hook(
     let took = app.meters.since(stopwatch);
     app.meters.hook.observe(took);
     tracing::debug!(harness = kind.word, answers = stdout.is_some(), took_us = took.as_micros(), "hook");
-    facts.note(&app, call.then.conversation(), PeerPid(peer), route);
+    if peer.is_some() {
+        note_client(&app, kind, &call, &header, folder);
+    }
+    // A path that arrived over TCP is not read.
+    if let (Some(transcript), Route::Unix) = (call.transcript, route) {
+        // When the queue is full, the next hook of the session sends it again.
+        app.transcripts.try_send(transcript).ok();
+    }
     Ok(stdout.map_or_else(silence, |stdout| {
         ([(header::CONTENT_TYPE, "application/json")], stdout).into_response()
     }))
+}
+
+/// Notes how the client of a call's session can be woken. A call over TCP is not noted: a socket of
+/// another machine is not written to.
+fn note_client(app: &App, kind: &Kind, call: &HookCall, header: Headers<'_>, folder: Option<ClientFolder>) {
+    let Some(session) = call.then.conversation() else { return };
+    let routes = app.registry.wake_routes();
+    // `push` writes only to a socket on which this process of the client listens.
+    if let Some(client) = app.registry.processes().process_of(session)
+        && let Some(sockets) = &kind.message_sockets
+        && let Some(socket) = (sockets.find)(session, header)
+    {
+        routes.know_socket(session, KnownSocket { socket, client });
+    }
+    if let Some(holds) = call.holds_messages {
+        routes.note_holding(session, holds);
+    }
+    if let Some(folder) = folder {
+        routes.know_folder(session, &folder);
+    }
 }
 
 /// Checks that the caller may act for the sessions of a call, and records their process.

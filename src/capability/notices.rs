@@ -47,9 +47,6 @@ use engine::{
 };
 use journal::time::Timestamp;
 
-/// The file of the sink `log` in the state folder, unless the settings name another one.
-pub const NOTICES_FILE: &str = "notices.jsonl";
-
 /// The table of sinks, in the order of their words. To add one, add its file and a row.
 const KINDS: [&Kind; 6] =
     [&harness::KIND, &desktop::KIND, &log::KIND, &ntfy::KIND, &webhook::KIND, &apprise::KIND];
@@ -93,8 +90,8 @@ impl Lane {
 #[derive(Debug)]
 pub struct Sinks {
     outbound: watch::Receiver<Outbound>,
-    /// The default file of the log sink.
-    log: PathBuf,
+    /// The folder of the daemon's state.
+    state: PathBuf,
     /// Returns the seconds that the user's clock is ahead of UTC.
     utc_offset: fn(Timestamp) -> i32,
     programs: Arc<Programs>,
@@ -116,7 +113,7 @@ impl Sinks {
     pub fn new(parts: &Parts<'_>) -> Self {
         Self {
             outbound: parts.inputs.outbound.subscribe(),
-            log: parts.state.join(NOTICES_FILE),
+            state: parts.state.to_path_buf(),
             utc_offset: parts.utc_offset,
             programs: Arc::clone(parts.programs),
         }
@@ -189,7 +186,7 @@ async fn deliver(job: Job, settings: Arc<Settings>, sinks: Arc<Sinks>, out: Outl
         notice: &job.notice,
         settings: &settings,
         programs: &sinks.programs,
-        log: &sinks.log,
+        state: &sinks.state,
         out: &out,
     };
     let limit = (kind.limit)(&job.notice, now);

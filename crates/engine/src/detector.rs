@@ -3,9 +3,9 @@
 //!
 //! A detector gets events in journal order, with their times, and does not query the machine: the
 //! same events lead to the same findings, live, in a replay and in a simulation. A new detector is
-//! a file here, a row in the table `sources!`, a field of [`Detectors`] and a line in
-//! the `observe` of [`Detectors`]. Findings are published and read from the journal like other events, so
-//! they are delivered by the exchange after the one with their last event.
+//! a file here, a row in the table `sources!`, and a field of [`Detectors`] with a line in its
+//! `observe`. Findings are published and read from the journal like other events, so they are
+//! delivered by the exchange after the one with their last event.
 
 mod comparable;
 mod finding;

@@ -60,7 +60,7 @@ impl Effects {
         self.0.extend(entries.into_iter().map(Effect::Record));
     }
 
-    /// The events alone, of a fold that records no outcomes.
+    /// The events alone, for a test of a fold that records no outcomes.
     pub fn into_events(self) -> Vec<Event> {
         let event = |effect| match effect {
             Effect::Publish(event) => Some(event),
@@ -69,7 +69,7 @@ impl Effects {
         self.0.into_iter().filter_map(event).collect()
     }
 
-    /// The outcomes alone, of a fold that publishes no events.
+    /// The outcomes alone, for a test of a fold that publishes no events.
     pub fn into_entries(self) -> Vec<LedgerEntry> {
         let entry = |effect| match effect {
             Effect::Publish(_) => None,
@@ -87,7 +87,7 @@ impl Effects {
 /// A part of the engine that keeps state over events.
 pub trait Fold {
     /// The settings that it uses, a part of the rules.
-    type Settings: ?Sized;
+    type Settings;
 
     /// Applies settings: those of a start, where `before` is `None`, or changed ones.
     fn apply(&mut self, _settings: &Self::Settings, _before: Option<&Self::Settings>) {}

@@ -38,7 +38,7 @@ fn check(settings: &Apprise, programs: &Programs) -> Result<String, String> {
 /// Sends a notice with `apprise`, which has the destinations in its configuration.
 ///
 /// Source: apprise(1), `--input-format`.
-pub(super) async fn send(settings: &Apprise, notice: &Notice, programs: &Programs) -> Answered {
+async fn send(settings: &Apprise, notice: &Notice, programs: &Programs) -> Answered {
     let kind = word_of(notice.level, ["info", "warning", "failure"]);
     let (title, config) =
         (notice.title(), settings.config_file.as_deref().map(|file| format!("--config={file}")));

@@ -31,6 +31,7 @@ pub(super) const KIND: Kind = Kind {
 /// default socket.
 const BUS_VARIABLE: &str = "DBUS_SESSION_BUS_ADDRESS";
 const RUNTIME_VARIABLE: &str = "XDG_RUNTIME_DIR";
+
 /// The program that shows a notice.
 ///
 /// Errors: the reason that none can be shown.
@@ -42,7 +43,7 @@ fn check(programs: &Programs) -> Result<String, String> {
 }
 
 /// Shows a notice on the desktop, if there is one.
-pub(super) async fn show(notice: &Notice, programs: &Programs) -> Answered {
+async fn show(notice: &Notice, programs: &Programs) -> Answered {
     if !has_bus() {
         return never(format!("no desktop: no session bus, {BUS_VARIABLE} is not set"));
     }

@@ -16,8 +16,8 @@ pub(super) struct Attempt<'a> {
     pub(super) notice: &'a Notice,
     pub(super) settings: &'a Settings,
     pub(super) programs: &'a Programs,
-    /// The file of the sink `log`, unless the settings name another one.
-    pub(super) log: &'a Path,
+    /// The folder of the daemon's state.
+    pub(super) state: &'a Path,
     /// The clocks.
     pub(super) out: &'a Outlet,
 }

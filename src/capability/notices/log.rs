@@ -26,12 +26,14 @@ pub(super) const KIND: Kind = Kind {
     waits_for_choice: false,
     limit: |_, _| TRY_MAX,
     check: |settings, _| async move { check(&settings.log) }.boxed(),
-    send: |&Attempt { notice, settings, log, .. }| {
-        let path = settings.log.path.as_deref().map_or_else(|| log.to_path_buf(), PathBuf::from);
+    send: |&Attempt { notice, settings, state, .. }| {
+        let path = settings.log.path.as_deref().map_or_else(|| state.join(NOTICES_FILE), PathBuf::from);
         append(path, line(notice), settings.log.max_bytes).boxed()
     },
 };
 
+/// The file in the state folder, unless the settings name another one.
+const NOTICES_FILE: &str = "notices.jsonl";
 /// The suffix of the older file.
 const BEFORE: &str = ".1";
 
@@ -40,7 +42,7 @@ const BEFORE: &str = ".1";
 /// Errors: its folder does not exist.
 fn check(settings: &Log) -> Result<String, String> {
     match settings.path.as_deref() {
-        None => Ok("notices.jsonl in the state folder".to_owned()),
+        None => Ok(format!("{NOTICES_FILE} in the state folder")),
         Some(path) if Path::new(path).parent().is_some_and(Path::is_dir) => Ok(path.to_owned()),
         Some(path) => Err(format!("the folder of {path} does not exist")),
     }
@@ -48,7 +50,7 @@ fn check(settings: &Log) -> Result<String, String> {
 
 /// Appends a line, unless it is already the last one; begins a new file if the present one would
 /// exceed `max_bytes` bytes.
-pub(super) async fn append(path: PathBuf, line: String, max_bytes: u64) -> Answered {
+async fn append(path: PathBuf, line: String, max_bytes: u64) -> Answered {
     let shown = path.display().to_string();
     match spawn_blocking(move || write(&path, &line, max_bytes)).await {
         Ok(Ok(())) => Answered::Took(Some(shown)),

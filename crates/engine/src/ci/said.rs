@@ -12,7 +12,7 @@ use super::{
 use journal::time::{Timestamp, short_duration};
 
 use crate::{
-    event::{Event, EventRef, Provenance, Severity},
+    event::{Event, EventRef, Provenance, Severity, catalogue::own::ends_checks},
     hash::hash_parts,
     words::counted,
 };
@@ -31,7 +31,7 @@ const ERROR_CHARS_MAX: usize = 120;
 
 /// Whether an event is about the state or end of a push's checks.
 pub(super) fn is_of_checks(event: &EventRef<'_>) -> bool {
-    event.is_own() && [CHECK_FAILED, RUN_COMPLETED, RUN_FAILED, ENDED].contains(&event.event_type)
+    ends_checks(event) || event.is_own() && event.event_type == CHECK_FAILED
 }
 
 impl End {

@@ -1,4 +1,4 @@
-//! The failures that a session's own harness dispatched, so that the session does not get back what
+//! The failures that a session's own harness observed, so that the session does not get back what
 //! its model has.
 //!
 //! A harness that reports the failure of a call has the call's result, and puts it into the
