@@ -312,10 +312,9 @@ impl File for SealedFile {
         let entry = after.checked_sub(1).and_then(|at| index.get(at)).ok_or(SealDamage::Index)?;
         let (next_raw, next_stored) =
             index.get(after).map_or((self.seal.end, self.seal.index_at), |next| (next.raw, next.stored));
+        // The search ends between two entries around the offset, even in an index out of order.
+        let (skipped, raw_bytes) = (offset - entry.raw, next_raw - entry.raw);
         let damaged = || io::Error::from(SealDamage::Block(entry.stored));
-        // The checksum of the index does not exclude that it is out of order.
-        let skipped = offset.checked_sub(entry.raw).ok_or_else(damaged)?;
-        let raw_bytes = next_raw.checked_sub(entry.raw).ok_or_else(damaged)?;
         let stored_bytes = next_stored.checked_sub(entry.stored).ok_or_else(damaged)?;
         if raw_bytes > RAW_BYTES_MAX as u64 || stored_bytes > stored_max() as u64 {
             return Err(damaged());
@@ -460,6 +459,30 @@ mod tests {
             let record::Decoded::Record { record, .. } = record::decode(&buffer) else { panic!("a record") };
             assert_eq!(record.seq, first);
         }
+    }
+
+    #[test]
+    fn an_unordered_index_is_never_an_early_end() {
+        let (files, raw) = sealed(1..400);
+        let file = SealedFile::open(files.open("a").expect("there")).expect("sealed");
+        let entries = file.index().expect("read").len();
+        let mut refused = 0;
+        for at in 1..entries {
+            let mut index = file.index().expect("read").to_vec();
+            index.swap(at - 1, at);
+            let other = SealedFile::open(files.open("a").expect("there")).expect("sealed");
+            other.index.set(index).expect("not read yet");
+            let mut buffer = vec![0; 100];
+            for start in (HEADER_BYTES as usize..raw.len()).step_by(1_009) {
+                match other.read_at(&mut buffer, start as u64) {
+                    Ok(count) => {
+                        assert!(count > 0 && buffer[..count] == raw[start..start + count], "{at} {start}")
+                    }
+                    Err(_) => refused += 1,
+                }
+            }
+        }
+        assert!(refused > 0, "{entries}");
     }
 
     #[test]
