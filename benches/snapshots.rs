@@ -8,11 +8,10 @@
 use std::sync::Arc;
 
 use engine::{
-    Engine, WakeReason,
+    Engine, Saved, WakeReason,
     event::{EventRef, Seq, SessionId, Severity},
     exchange::Harness,
     io::Input,
-    snapshot,
 };
 
 use crate::support::{Size, machine, quantile};
@@ -50,10 +49,10 @@ pub(crate) fn run(size: Size, _: &[String]) {
         let (mut writes, mut reads, mut bytes) = (Vec::new(), Vec::new(), 0);
         for _ in 0..size.rounds() {
             let begin = cpu_nanos();
-            let written = snapshot::write(&engine.state()).expect("it can be written");
+            let written = engine.save(Seq::ZERO, NOW).expect("it can be written");
             let middle = cpu_nanos();
-            let state = snapshot::read(&written).expect("just written");
-            let again = Engine::from_state(Arc::clone(engine.rules()), state);
+            let saved = Saved::read(&written).expect("just written");
+            let again = Engine::restored(Arc::clone(engine.rules()), saved);
             reads.push(cpu_nanos() - middle);
             writes.push(middle - begin);
             bytes = written.len();

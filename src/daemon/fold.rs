@@ -3,17 +3,10 @@
 //! Recovery and live operation both use [`Fold::apply`]; they differ only in how they handle the
 //! outputs.
 
-use std::{borrow::Cow, collections::BTreeSet, sync::Arc};
-
-use serde::{Deserialize, Serialize};
+use std::{collections::BTreeSet, sync::Arc};
 
 use super::{look_ahead::LookAhead, rules::RulesStore};
-use engine::{
-    Engine, EngineState, Input, Output,
-    event::Seq,
-    exchange::Release,
-    snapshot::{self, Damaged},
-};
+use engine::{Engine, Input, Output, Saved, event::Seq, exchange::Release, snapshot::Damaged};
 use journal::{Reader, Record, time::Timestamp};
 
 use crate::{
@@ -54,16 +47,6 @@ pub enum FoldError {
     },
 }
 
-/// The snapshot form.
-#[derive(Serialize, Deserialize)]
-struct FoldState<'a> {
-    /// The hash of the engine's rules; empty when it has none.
-    rules: Cow<'a, str>,
-    applied: Seq,
-    applied_at: Timestamp,
-    engine: EngineState<'a>,
-}
-
 impl Fold {
     /// The state before the journal's first record: an engine without rules.
     pub fn new(rules: RulesStore) -> Self {
@@ -89,13 +72,7 @@ impl Fold {
     ///
     /// Errors: it cannot be written.
     pub fn to_state(&self) -> Result<Vec<u8>, Damaged> {
-        let Self { engine, rules: _, outside: _, ahead: _, notes: _, applied, applied_at } = self;
-        snapshot::write(&FoldState {
-            rules: Cow::Borrowed(&engine.rules().hash),
-            applied: *applied,
-            applied_at: *applied_at,
-            engine: engine.state(),
-        })
+        self.engine.save(self.applied, self.applied_at)
     }
 
     /// Decodes the state that [`Fold::to_state`] encoded.
@@ -104,9 +81,11 @@ impl Fold {
     ///
     /// Errors: the bytes are not a valid state.
     pub fn from_state(rules: RulesStore, state: &[u8]) -> Result<Self, Damaged> {
-        let FoldState { rules: hash, applied, applied_at, engine } = snapshot::read(state)?;
-        let in_force = if hash.is_empty() { Generation::none() } else { rules.load_or_nearest(&hash, None) };
-        let (engine, outside) = (Engine::from_state(in_force.rules, engine), in_force.outside);
+        let saved = Saved::read(state)?;
+        let hash = &saved.rules;
+        let in_force = if hash.is_empty() { Generation::none() } else { rules.load_or_nearest(hash, None) };
+        let (applied, applied_at, outside) = (saved.applied, saved.applied_at, in_force.outside);
+        let engine = Engine::restored(in_force.rules, saved);
         Ok(Self { engine, rules, outside, ahead: None, notes: None, applied, applied_at })
     }
 

@@ -25,10 +25,10 @@ mod tests;
 pub use self::{
     echoes::Echoes,
     explain::{Explanation, Verdict},
-    folds::EngineState,
     io::{Input, Output, Pending, RequestId, SessionChange, WakeReason},
     parts::Engine,
     routing::SUBSCRIBER_FAILED,
+    state::Saved,
 };
 use journal::time::Timestamp;
 

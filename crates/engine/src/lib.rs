@@ -74,6 +74,6 @@ mod engine;
 pub mod rules;
 
 pub use self::engine::{
-    Echoes, Engine, EngineState, Explanation, Input, Output, Pending, RequestId, SUBSCRIBER_FAILED,
-    SessionChange, Verdict, WakeReason, io,
+    Echoes, Engine, Explanation, Input, Output, Pending, RequestId, SUBSCRIBER_FAILED, Saved, SessionChange,
+    Verdict, WakeReason, io,
 };

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use engine::{Engine, snapshot};
+use engine::{Engine, Saved, event::Seq};
+use journal::time::Timestamp;
 
 /// Returns `engine` after a snapshot and a restart.
 ///
@@ -10,8 +11,8 @@ use engine::{Engine, snapshot};
 /// If the restored state serializes differently, or waits for something else.
 pub(crate) fn restored(engine: &Engine) -> Engine {
     let bytes = written(engine);
-    let state = snapshot::read(&bytes).expect("just written");
-    let restored = Engine::from_state(Arc::clone(engine.rules()), state);
+    let saved = Saved::read(&bytes).expect("just written");
+    let restored = Engine::restored(Arc::clone(engine.rules()), saved);
     assert!(written(&restored) == bytes, "what was read is written otherwise");
     assert_eq!(restored.poll_timeout(), engine.poll_timeout());
     restored
@@ -19,5 +20,5 @@ pub(crate) fn restored(engine: &Engine) -> Engine {
 
 /// The bytes of its state.
 pub(crate) fn written(engine: &Engine) -> Vec<u8> {
-    snapshot::write(&engine.state()).expect("it can be written")
+    engine.save(Seq::ZERO, Timestamp::ZERO).expect("it can be written")
 }

@@ -34,7 +34,7 @@ macro_rules! folds {
 
         /// The state of an engine except its rules; store their hash with it.
         #[derive(Debug, Default, Serialize, Deserialize)]
-        pub struct EngineState<'a> {
+        pub(super) struct EngineState<'a> {
             pub(super) pipelines: BTreeMap<SubscriberId, Memory<'a>>,
             pub(super) sessions: Held<'a, Table>,
             pub(super) fanout: Held<'a, Fanout>,

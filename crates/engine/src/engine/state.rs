@@ -1,26 +1,60 @@
 //! The engine's state in a snapshot; an engine restored from it continues as if it had not stopped.
+//!
+//! Encoding and decoding are here and not with their caller: code of a generic type is compiled in
+//! the crate that uses it, and a snapshot has every type of the state.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{borrow::Cow, collections::VecDeque, sync::Arc};
 
 use super::{
     folds::{EngineState, Folds},
     parts::Engine,
 };
-use journal::time::deadlines::Deadlines;
+use journal::time::{Timestamp, deadlines::Deadlines};
+use serde::{Deserialize, Serialize};
 
 use crate::{
     conversation::Sessions,
+    event::Seq,
     fold::Effects,
     ledger::{LedgerEntry, Reason},
     notification::SubscriberId,
     pipeline::{Memory, Pipeline},
     rules::CompiledRules,
-    snapshot::Held,
+    snapshot::{self, Damaged, Held},
 };
 
+/// The state of an engine after one record.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Saved<'a> {
+    /// The hash of the engine's rules; empty when it has none.
+    pub rules: Cow<'a, str>,
+    /// The position of the record.
+    pub applied: Seq,
+    /// The time of the record.
+    pub applied_at: Timestamp,
+    engine: EngineState<'a>,
+}
+
+impl Saved<'static> {
+    /// Decodes the output of [`Engine::save`].
+    ///
+    /// Errors: the bytes are not a valid state.
+    pub fn read(bytes: &[u8]) -> Result<Self, Damaged> {
+        snapshot::read(bytes)
+    }
+}
+
 impl Engine {
-    /// The state after all inputs. The outputs must have been drained.
-    pub fn state(&self) -> EngineState<'_> {
+    /// Encodes the state after the record `applied` of the time `applied_at`. The outputs must have
+    /// been drained.
+    ///
+    /// Errors: a part of the state cannot be written.
+    pub fn save(&self, applied: Seq, applied_at: Timestamp) -> Result<Vec<u8>, Damaged> {
+        let rules = Cow::Borrowed(&*self.rules.hash);
+        snapshot::write(&Saved { rules, applied, applied_at, engine: self.state() })
+    }
+
+    fn state(&self) -> EngineState<'_> {
         let Self {
             rules: _,
             matcher: _,
@@ -45,12 +79,13 @@ impl Engine {
         }
     }
 
-    /// Continues from `state` with `rules`: the rules of the state, compiled by this version.
+    /// Continues from a state with `rules`: the rules of the state, compiled by this version.
     ///
     /// A subscriber that is not in the state starts empty. An open batch of a subscriber that is
     /// not in the rules ends as if the subscriber were disabled; those entries are the engine's
     /// first outputs.
-    pub fn from_state(rules: Arc<CompiledRules>, mut state: EngineState<'_>) -> Self {
+    pub fn restored(rules: Arc<CompiledRules>, saved: Saved<'_>) -> Self {
+        let mut state = saved.engine;
         let mut folds = Folds::take_from(&mut state);
         folds.apply(&rules, None);
         let EngineState { pipelines: mut memories, sessions, fanout, unclaimed, tally, .. } = state;

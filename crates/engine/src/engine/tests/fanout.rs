@@ -6,7 +6,7 @@ use journal::time::Timestamp;
 
 use crate::{
     conversation::{DIRECT_MAX, LOG_MAX, TAKEN_PER_TICK},
-    engine::{Engine, Input, Output, RequestId, WakeReason},
+    engine::{Engine, Input, Output, RequestId, Saved, WakeReason},
     event::{Scope, Seq, SessionId},
     exchange::{Decision, Exchange, Harness, Release},
     notification::{
@@ -14,7 +14,6 @@ use crate::{
         StateKey, SubscriberId,
     },
     rules::CompiledRules,
-    snapshot,
 };
 
 const SESSIONS: usize = 200;
@@ -56,9 +55,8 @@ fn outputs(engine: &mut Engine) -> Vec<String> {
 }
 
 fn restored(engine: &Engine) -> Engine {
-    let bytes = snapshot::write(&engine.state()).expect("written");
-    let state = snapshot::read(&bytes).expect("just written");
-    Engine::from_state(Arc::clone(engine.rules()), state)
+    let bytes = engine.save(Seq(1), Timestamp::ZERO).expect("written");
+    Engine::restored(Arc::clone(engine.rules()), Saved::read(&bytes).expect("just written"))
 }
 
 #[test]
