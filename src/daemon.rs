@@ -31,6 +31,7 @@ mod shutdown;
 mod skipped;
 pub mod snapshots;
 mod supervisor;
+pub(crate) mod tasks;
 pub mod version;
 mod views;
 mod watchdog;
@@ -397,7 +398,7 @@ impl Daemon {
             self.tasks.wait_for(TaskKind::EventLoop).await?;
             if let Some(projector) = self.projector.take() {
                 // The projector commits its remaining notes. A panic was logged when it happened.
-                drop(tokio::task::spawn_blocking(move || projector.join()).await);
+                drop(tasks::run_blocking(move || projector.join()).await);
             }
             tracing::debug!(phase = %Phase::Sync, "stopping");
             let closed = self.journal.close().await;

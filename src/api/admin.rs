@@ -18,6 +18,7 @@ use crate::api::{
         views::{DiskView, StatusView},
     },
 };
+use crate::daemon::tasks::run_blocking;
 
 /// Folders of the state folder.
 const SNAPSHOTS_FOLDER: &str = "snapshots";
@@ -52,7 +53,7 @@ pub(crate) async fn status_of(app: &App) -> Result<StatusView, ApiError> {
     status.clock_ahead_ms = app.clock_ahead_ms();
     let journal = app.journal.clone();
     let projection = app.projection.clone();
-    let read = tokio::task::spawn_blocking(move || {
+    let read = run_blocking(move || {
         // If the sizes cannot be read, the rest is still shown.
         let stored = journal.stored().unwrap_or_default();
         let first = journal.read_at(stored.first).ok().flatten();

@@ -42,6 +42,8 @@ use super::{
     bodies::{self, Answer},
 };
 
+use crate::daemon::tasks::Task;
+
 pub(in crate::api) use places::{CONNECTIONS_MAX, For, Unanswered, Waits};
 
 /// Buffer for bytes read or to be written; a head has to fit into it.
@@ -131,7 +133,8 @@ pub(crate) async fn serve<A: Accept>(listener: A, router: Router, stopping: watc
             () = stopped(stopping.clone()) => break,
             place = places.take() => place,
         };
-        connections.spawn(serve_one(io, origin, place, router.clone(), stopping.clone()));
+        let connection: Task<()> = Box::pin(serve_one(io, origin, place, router.clone(), stopping.clone()));
+        connections.spawn(connection);
     }
     while connections.join_next().await.is_some() {}
 }

@@ -40,7 +40,7 @@ use crate::{
             publish::{ResultsKind, Summary},
         },
     },
-    daemon::records,
+    daemon::{records, tasks::run_blocking},
     history::{Looked, ProjectionError, View},
 };
 
@@ -336,7 +336,7 @@ async fn find_in_journal(app: &App, wanted: Wanted) -> Result<Option<Looked<Foun
             all.iter().filter_map(|found| Some(OtherEvent { source: source_of(found)?, seq: found.seq.0 }));
         Ok(Some(Looked::Found(Found { event, others: others.collect() })))
     };
-    let searched = tokio::task::spawn_blocking(search).await;
+    let searched = run_blocking(search).await;
     let failed = |error: &dyn std::error::Error| {
         let message = format!("the journal cannot be read: {error}");
         ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, message)

@@ -12,7 +12,7 @@ use tokio::time::timeout;
 
 use crate::{
     api::{App, client_folder::read_session_file, error::ApiError},
-    daemon::publisher::Records,
+    daemon::{publisher::Records, tasks::run_blocking},
 };
 
 /// Interval of polling while an urgent notification is pending.
@@ -50,7 +50,7 @@ async fn look(app: &App, session: SessionId) -> Result<(), ApiError> {
     // Taken before the file is read, so that a concurrent hook counts as later.
     let as_of = Timestamp::from_millis(app.now().as_millis().saturating_sub(duration_millis(WRITTEN_WITHIN)));
     let kind = folder.kind;
-    let read = tokio::task::spawn_blocking(move || read_session_file(&folder, process));
+    let read = run_blocking(move || read_session_file(&folder, process));
     // An error means that the daemon stops.
     let Ok(Some(file)) = read.await else { return Ok(()) };
     let is_in_session = kind.calls(&session, &file.session_id);

@@ -8,6 +8,7 @@
 
 use std::{
     panic::{self, AssertUnwindSafe},
+    pin::pin,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -26,11 +27,14 @@ use engine::{
 };
 use tokio::time::timeout;
 
-use crate::api::{
-    App,
-    extract::header,
-    facts::{Machine, Quick},
-    look_input::{LateLook, LookInput, Missed},
+use crate::{
+    api::{
+        App,
+        extract::header,
+        facts::{Machine, Quick},
+        look_input::{LateLook, LookInput, Missed},
+    },
+    daemon::tasks::run_blocking,
 };
 
 /// Header with the caller's timeout, in milliseconds.
@@ -245,7 +249,7 @@ async fn run_on_a_thread(
     let (shared, compares) = (Arc::clone(&input), Arc::clone(&is_comparing));
     let waits = Arc::new(Waits::default());
     let waited_for = Arc::clone(&waits);
-    let mut look = tokio::task::spawn_blocking(move || {
+    let look = run_blocking(move || {
         let machine = machine(&shared, &looking.app, &compares);
         let facts: Box<dyn Facts> = match through {
             Some(through) => through(machine),
@@ -265,6 +269,7 @@ async fn run_on_a_thread(
         }
         found
     });
+    let mut look = pin!(look);
     let part = |(part, of): (u32, u32)| patience * part / of;
     let mut looked = timeout(part(LOOK_PART), &mut look).await;
     if looked.is_err() && is_comparing.load(Ordering::Relaxed) {

@@ -21,6 +21,7 @@ use crate::{
         wake_routes::KnownSocket,
     },
     capability::source::process::running,
+    daemon::tasks::run_blocking,
     harness::{message_socket::Inbound, wake_route::WakeRoute},
 };
 
@@ -129,7 +130,7 @@ async fn try_push(app: &App, session: &SessionId, known: &KnownSocket, sentence:
 pub(super) async fn is_held(app: &App, session: &SessionId, known: &KnownSocket) -> bool {
     let routes = app.registry.wake_routes();
     let folder = routes.client_folder(session);
-    let read = tokio::task::spawn_blocking(move || {
+    let read = run_blocking(move || {
         let folder = folder?;
         let sockets = folder.kind.message_sockets.as_ref()?;
         (sockets.inbound)(&read_settings(&folder)?)
@@ -145,7 +146,7 @@ pub(super) async fn is_held(app: &App, session: &SessionId, known: &KnownSocket)
 async fn waits_for_prompt(app: &App, session: &SessionId, known: &KnownSocket) -> bool {
     let Some(folder) = app.registry.wake_routes().client_folder(session) else { return false };
     let (kind, client) = (folder.kind, known.client);
-    let read = tokio::task::spawn_blocking(move || read_session_file(&folder, client));
+    let read = run_blocking(move || read_session_file(&folder, client));
     let file = read.await.ok().flatten();
     file.is_some_and(|file| file.is_idle && kind.calls(session, &file.session_id))
 }

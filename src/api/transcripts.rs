@@ -17,7 +17,7 @@ use tokio::sync::mpsc;
 
 use crate::{
     api::{App, error::ApiError},
-    daemon::publisher::Records,
+    daemon::{publisher::Records, tasks::run_blocking},
     harness::{self, Transcript},
 };
 
@@ -52,7 +52,7 @@ pub async fn look_for_injections(
 /// cannot be read in time, nothing is found.
 pub(crate) async fn seen_before(path: &str, unconfirmed: Vec<InjectionId>) -> Vec<InjectionId> {
     let (path, own) = (path.to_owned(), rustix::process::geteuid().as_raw());
-    let searched = tokio::task::spawn_blocking(move || {
+    let searched = run_blocking(move || {
         read_tail(&path, own).map(|tail| harness::ids_in(&tail, &unconfirmed)).unwrap_or_default()
     });
     tokio::time::timeout(SEARCH_MAX, searched).await.ok().and_then(Result::ok).unwrap_or_default()
@@ -65,7 +65,7 @@ async fn look(app: &App, transcript: Transcript) -> Result<(), ApiError> {
         return Ok(());
     }
     let own = rustix::process::geteuid().as_raw();
-    let searched = tokio::task::spawn_blocking(move || {
+    let searched = run_blocking(move || {
         let tail = read_tail(&path, own)?;
         Ok::<_, io::Error>(harness::ids_in(&tail, &unconfirmed))
     });

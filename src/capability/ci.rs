@@ -29,14 +29,17 @@ use tokio::{
     io::{AsyncRead, AsyncReadExt},
     process::Command,
     sync::{Mutex, MutexGuard, watch},
-    task::{JoinError, spawn_blocking},
+    task::JoinError,
     time::timeout,
 };
 use tokio_stream::{Stream, StreamExt};
 
 use crate::{
     capability::source::{Clocks, Outlet, Parts, Source, events_of, pause_if, values::values},
-    daemon::program::{Ids, Missing, Place, Program, Programs},
+    daemon::{
+        program::{Ids, Missing, Place, Program, Programs},
+        tasks::run_blocking,
+    },
 };
 
 /// The time limit of a call.
@@ -227,7 +230,7 @@ impl Machine {
         let no_git = |error: io::Error| CheckError::NoGit(error);
         let blocked = |error: JoinError| CheckError::NoGit(io::Error::other(error));
         let inside = PathBuf::from(folder);
-        let place = spawn_blocking(move || Place::of(&inside)).await.map_err(blocked)?;
+        let place = run_blocking(move || Place::of(&inside)).await.map_err(blocked)?;
         let place = place.ok_or_else(nowhere)?;
         let top = place.top.to_str().ok_or_else(nowhere)?.to_owned();
         // Only now, as `/` without a repository would keep every program from running.
@@ -235,7 +238,7 @@ impl Machine {
         self.programs.workspaces.note(&top);
         let settings = self.settings(self.programs.git_settings(&place.settings())).await;
         let abbreviations = self.settings(self.programs.git_abbreviations()).await;
-        let hosts = spawn_blocking(hosts).await.map_err(blocked)?;
+        let hosts = run_blocking(hosts).await.map_err(blocked)?;
         let remote = Remote::find(&settings, &abbreviations, &hosts);
         let ids = if has_long_ids(&settings) { Ids::Sha256 } else { Ids::Sha1 };
         let programs = Arc::clone(&self.programs);
@@ -262,7 +265,7 @@ async fn alone<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<(T, MutexGuard<'static, ()>), JoinError> {
     let guard = lock.lock().await;
-    spawn_blocking(move || (work(), guard)).await
+    run_blocking(move || (work(), guard)).await
 }
 
 impl Runner for Machine {

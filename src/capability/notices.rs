@@ -38,7 +38,7 @@ use self::{
 };
 use crate::{
     capability::source::{Clocks, Outlet, Parts, Source, events_of, values::values},
-    daemon::program::Programs,
+    daemon::{program::Programs, tasks::Task},
 };
 use engine::{
     event::Event,
@@ -152,7 +152,8 @@ impl Sinks {
                 if under_way >= lane.tries_max() || running.contains_key(&key(job)) {
                     continue;
                 }
-                let task = deliver(job.clone(), Arc::clone(settings), Arc::clone(&self), out.clone());
+                let task: Task<()> =
+                    Box::pin(deliver(job.clone(), Arc::clone(settings), Arc::clone(&self), out.clone()));
                 let task = tasks.spawn(task);
                 running.insert(key(job), (lane, task));
             }

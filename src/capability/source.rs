@@ -24,7 +24,7 @@ use std::{
     os::fd::OwnedFd,
     panic::{AssertUnwindSafe, resume_unwind},
     path::Path,
-    pin::{Pin, pin},
+    pin::Pin,
     sync::Arc,
     time::Duration,
 };
@@ -153,8 +153,25 @@ pub(crate) fn events_of<E, W: Future<Output = Result<Infallible, E>>>(
 /// that it handed over before it ended are published.
 ///
 /// Errors: none; a failure is logged, published as `source.failed`, and followed by a wait.
-pub async fn keep_running<S: Source>(
+pub fn keep_running<S: Source>(
     source: Arc<S>,
+    clocks: Clocks,
+    publisher: Publisher,
+    stop: watch::Receiver<bool>,
+) -> impl Future<Output = Result<(), Infallible>> + Send {
+    let begin = move |clocks| -> Reports {
+        let reports = Arc::clone(&source).events(clocks);
+        Box::pin(reports.map(|made| made.map_err(|error| with_causes(&error))))
+    };
+    keep_reporting(S::NAME, Box::new(begin), clocks, publisher, stop)
+}
+
+/// What a source reports, with its error as text. Every source has this one type.
+type Reports = Pin<Box<dyn Stream<Item = Result<Vec<Event>, String>> + Send>>;
+
+async fn keep_reporting(
+    name: &'static str,
+    begin: Box<dyn Fn(Clocks) -> Reports + Send>,
     clocks: Clocks,
     publisher: Publisher,
     mut stop: watch::Receiver<bool>,
@@ -163,10 +180,10 @@ pub async fn keep_running<S: Source>(
     loop {
         let began = (clocks.clock)();
         let mut task = JoinSet::new();
-        task.spawn(publish_from(Arc::clone(&source), clocks.clone(), publisher.clone(), stop.clone()));
+        task.spawn(publish_from(begin(clocks.clone()), publisher.clone(), stop.clone()));
         let why = match task.join_next().await {
             Some(Ok(Ended::Stopped)) => return Ok(()),
-            Some(Ok(Ended::Failed(error))) => with_causes(&error),
+            Some(Ok(Ended::Failed(error))) => error,
             Some(Err(error)) => error.to_string(),
             Some(Ok(Ended::Finished)) | None => "it ended".to_owned(),
         };
@@ -174,8 +191,8 @@ pub async fn keep_running<S: Source>(
         if now.since(began) >= IS_WELL_AFTER {
             back_off = BACK_OFF_MIN;
         }
-        tracing::warn!(source = S::NAME, error = why, "a source failed; it is restarted in {back_off:?}");
-        let failed = failed(S::NAME, &why, Some(back_off), now);
+        tracing::warn!(source = name, error = why, "a source failed; it is restarted in {back_off:?}");
+        let failed = failed(name, &why, Some(back_off), now);
         if let Err(error) = publisher.append(Records::build(|records| records.own_event(&failed))).await {
             tracing::error!(%error, "the failure of a source could not be published");
         }
@@ -214,8 +231,8 @@ pub(crate) fn readiness(file: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
 }
 
 /// How a run of a source ended.
-enum Ended<E> {
-    Failed(E),
+enum Ended {
+    Failed(String),
     /// Its stream ended without an error.
     Finished,
     /// The daemon stops.
@@ -223,32 +240,26 @@ enum Ended<E> {
 }
 
 /// What a source does next.
-enum Next<E> {
+enum Next {
     Made(Vec<Event>),
-    Ends(Ended<E>),
+    Ends(Ended),
     Panics(Box<dyn Any + Send>),
 }
 
 /// Publishes the events of a source until it ends or the daemon stops, also those that wait then.
 ///
 /// Panics: with the source, after its events are published.
-async fn publish_from<S: Source>(
-    source: Arc<S>,
-    clocks: Clocks,
-    publisher: Publisher,
-    mut stop: watch::Receiver<bool>,
-) -> Ended<S::Error> {
-    let mut events = pin!(source.events(clocks));
+async fn publish_from(mut reports: Reports, publisher: Publisher, mut stop: watch::Receiver<bool>) -> Ended {
     loop {
         let first = tokio::select! {
             biased;
             () = stopped(&mut stop) => None,
-            next = next_of(events.as_mut()) => Some(next),
+            next = next_of(&mut reports) => Some(next),
         };
         let mut ends = first.is_none().then_some(Next::Ends(Ended::Stopped));
         let mut made = Vec::new();
         // What its tasks made meanwhile shares one write.
-        let ready = std::iter::from_fn(|| next_of(events.as_mut()).now_or_never());
+        let ready = std::iter::from_fn(|| next_of(&mut reports).now_or_never());
         for next in first.into_iter().chain(ready).take(EVENTS_WAITING_MAX) {
             match next {
                 Next::Made(events) => made.extend(events),
@@ -268,9 +279,9 @@ async fn publish_from<S: Source>(
 }
 
 /// Cancel-safe.
-async fn next_of<E>(mut events: Pin<&mut impl Stream<Item = Result<Vec<Event>, E>>>) -> Next<E> {
+async fn next_of(reports: &mut Reports) -> Next {
     // After a panic nothing of the source is used any more.
-    match AssertUnwindSafe(events.next()).catch_unwind().await {
+    match AssertUnwindSafe(reports.next()).catch_unwind().await {
         Ok(Some(Ok(made))) => Next::Made(made),
         Ok(Some(Err(error))) => Next::Ends(Ended::Failed(error)),
         Ok(None) => Next::Ends(Ended::Finished),

@@ -31,8 +31,12 @@ pub use self::{
     look::look,
     looked::{Look, LookError},
 };
-use crate::capability::source::{
-    Clocks, Outlet, Parts, Source, events_of, folders::Folders, inputs::OpenWatches, pause, values::values,
+use crate::{
+    capability::source::{
+        Clocks, Outlet, Parts, Source, events_of, folders::Folders, inputs::OpenWatches, pause,
+        values::values,
+    },
+    daemon::tasks::Task,
 };
 
 /// Most failed checks of a condition in a row.
@@ -100,7 +104,9 @@ impl Watching {
                 // A finished condition stays in the list until the engine has read its event.
                 running.entry(key.clone()).or_insert_with(|| {
                     let (folders, out) = (Arc::clone(&folders), out.clone());
-                    tasks.spawn(wait(Arc::clone(watch), key.1, condition.clone(), folders, out))
+                    let task: Task<()> =
+                        Box::pin(wait(Arc::clone(watch), key.1, condition.clone(), folders, out));
+                    tasks.spawn(task)
                 });
             }
             list = loop {

@@ -18,7 +18,7 @@ use std::{
 use serde_json::{Value, json};
 use tokio::{
     sync::{mpsc, watch},
-    task::{JoinError, spawn_blocking},
+    task::JoinError,
 };
 
 use super::{
@@ -53,6 +53,7 @@ use crate::{
     daemon::{
         causes::with_causes,
         publisher::{Publisher, Records},
+        tasks::run_blocking,
     },
 };
 
@@ -301,7 +302,7 @@ impl Reloader {
     /// task stores them too.
     async fn collect(&mut self) {
         let (store, journal, before) = (self.store.clone(), self.journal.clone(), self.named);
-        match spawn_blocking(move || store.collect_unnamed(&journal, before)).await {
+        match run_blocking(move || store.collect_unnamed(&journal, before)).await {
             Ok(Ok(named)) => self.named = named,
             Ok(Err(error)) => tracing::warn!(%error, "unused rules could not be deleted"),
             Err(error) => tracing::error!(%error, "the task that deletes rules ended"),
@@ -312,7 +313,7 @@ impl Reloader {
     async fn reload(&mut self) -> Result<ReloadView, ReloadError> {
         let (folder, store) = (self.user_folder.clone(), self.store.clone());
         let in_force = self.in_force.hash.clone();
-        let reading = spawn_blocking(move || {
+        let reading = run_blocking(move || {
             let used = store.sources(&in_force).ok();
             let sources = read(&folder, used.as_ref());
             let compiled = compile(&sources, &known_types());
@@ -356,7 +357,7 @@ impl Reloader {
     /// ones.
     async fn note_current(&self) {
         let (store, hash) = (self.store.clone(), self.in_force.hash.clone());
-        if let Ok(Err(error)) = spawn_blocking(move || store.note_current(&hash)).await {
+        if let Ok(Err(error)) = run_blocking(move || store.note_current(&hash)).await {
             let error: &dyn Error = &error;
             tracing::warn!(error, "these rules could not be recorded as the last valid ones");
         }

@@ -7,6 +7,8 @@ use std::future::Future;
 
 use tokio::task::{JoinError, JoinSet};
 
+use crate::daemon::tasks::Task;
+
 /// The type of a task, which decides the effect of its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TaskKind {
@@ -91,7 +93,8 @@ impl Supervisor {
     ) where
         E: Into<Failure> + 'static,
     {
-        let handle = self.tasks.spawn(async move { (kind, task.await.map_err(Into::into)) });
+        let task: Task<_> = Box::pin(async move { (kind, task.await.map_err(Into::into)) });
+        let handle = self.tasks.spawn(task);
         self.kinds.insert(handle.id(), kind);
     }
 

@@ -14,6 +14,8 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 
 use super::{Doing, Failed, Progress, ProjectionError, schema, sql::from_sql, writer::BYTES_MAX};
 
+use crate::daemon::tasks::run_blocking;
+
 /// Most concurrent readers; further requests wait. On two cores, more readers would only delay each
 /// other.
 const READERS_MAX: usize = 4;
@@ -156,7 +158,7 @@ impl Projection {
         // The semaphore is never closed.
         let _permit = self.inner.readers.acquire().await.ok();
         let own = self.clone();
-        let asked = tokio::task::spawn_blocking(move || own.read_blocking(ask)).await;
+        let asked = run_blocking(move || own.read_blocking(ask)).await;
         match asked {
             Ok(answer) => {
                 if answer.is_err() {

@@ -25,7 +25,7 @@ use std::{
 
 use tokio::{
     sync::{mpsc, watch},
-    task::{JoinError, JoinSet, spawn_blocking},
+    task::{JoinError, JoinSet},
     time::timeout,
 };
 use tokio_stream::{Stream, StreamExt, wrappers::WatchStream};
@@ -43,7 +43,7 @@ use crate::{
         outside,
         source::{Clocks, Outlet, Parts, Source, events_of, failed, pause_if, values::values},
     },
-    daemon::program::Programs,
+    daemon::{program::Programs, tasks::run_blocking},
 };
 use engine::event::Event;
 use journal::time::Timestamp;
@@ -362,5 +362,5 @@ fn is_left_out(path: &str) -> bool {
 
 /// Runs file system calls on their own thread, with the time limit [`READ_MAX`].
 async fn within<T: Send + 'static>(ask: impl FnOnce() -> T + Send + 'static) -> Option<T> {
-    timeout(READ_MAX, spawn_blocking(ask)).await.ok()?.ok()
+    timeout(READ_MAX, run_blocking(ask)).await.ok()?.ok()
 }

@@ -13,13 +13,14 @@ use engine::{
 };
 use futures_util::FutureExt;
 use rustix::fs::OFlags;
-use tokio::task::spawn_blocking;
 
 use super::{
     json::line,
     kind::{Attempt, Kind},
     outcome::{TRY_MAX, failed},
 };
+
+use crate::daemon::tasks::run_blocking;
 
 pub(super) const KIND: Kind = Kind {
     sink: Sink::Log,
@@ -52,7 +53,7 @@ fn check(settings: &Log) -> Result<String, String> {
 /// exceed `max_bytes` bytes.
 async fn append(path: PathBuf, line: String, max_bytes: u64) -> Answered {
     let shown = path.display().to_string();
-    match spawn_blocking(move || write(&path, &line, max_bytes)).await {
+    match run_blocking(move || write(&path, &line, max_bytes)).await {
         Ok(Ok(())) => Answered::Took(Some(shown)),
         Ok(Err(error)) => failed(format!("{shown}: {error}")),
         Err(error) => failed(format!("{shown}: {error}")),

@@ -3,9 +3,8 @@
 use std::{path::PathBuf, time::Duration};
 
 use engine::{notification::Level, sink::Answered};
-use tokio::task::spawn_blocking;
 
-use crate::capability::source::secret;
+use crate::{capability::source::secret, daemon::tasks::run_blocking};
 
 /// The time limit of an attempt.
 pub(super) const TRY_MAX: Duration = Duration::from_secs(10);
@@ -51,7 +50,7 @@ pub(super) const fn word_of(level: Level, words: [&'static str; 3]) -> &'static 
 /// Errors: the reason, as text.
 pub(super) async fn read_secret(path: &str) -> Result<String, String> {
     let file = PathBuf::from(path);
-    match spawn_blocking(move || secret::read(&file)).await {
+    match run_blocking(move || secret::read(&file)).await {
         Ok(read) => read.map_err(|error| error.to_string()),
         Err(error) => Err(format!("{path} cannot be read: {error}")),
     }

@@ -1,13 +1,14 @@
 //! HTTPS servers: requests on a thread that may block, with the certificates that the system
 //! trusts.
 
-use tokio::task::spawn_blocking;
 use ureq::{
     Agent,
     tls::{RootCerts, TlsConfig},
 };
 
 use super::outcome::{ANSWER_BYTES_MAX, Response, TRY_MAX};
+
+use crate::daemon::tasks::run_blocking;
 
 /// Posts `body` to `address`.
 ///
@@ -17,7 +18,7 @@ pub(super) async fn post(
     headers: Vec<(String, String)>,
     body: String,
 ) -> Result<Response, String> {
-    let posted = spawn_blocking(move || ask(&address, headers, &body)).await;
+    let posted = run_blocking(move || ask(&address, headers, &body)).await;
     posted.map_err(|error| error.to_string())?.map_err(|error| error.to_string())
 }
 

@@ -18,6 +18,8 @@ use tokio::{
 
 use super::folders::Folders;
 
+use crate::daemon::tasks::run_blocking;
+
 /// The time limit of a look at one file.
 pub(crate) const LOOK_MAX: Duration = Duration::from_secs(2);
 /// The poll interval of files whose changes are not reported, as on a network mount.
@@ -50,7 +52,7 @@ pub(crate) async fn on_thread<T: Send + 'static>(
     let late = || io::Error::new(io::ErrorKind::TimedOut, format!("{path} does not answer"));
     let looked = async {
         let permit = LOOKS.acquire().await.map_err(|_| late())?;
-        let task = tokio::task::spawn_blocking(move || {
+        let task = run_blocking(move || {
             let looked = look();
             drop(permit);
             looked

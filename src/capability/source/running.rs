@@ -4,6 +4,8 @@ use std::future::pending;
 
 use tokio::task::{AbortHandle, JoinError, JoinSet};
 
+use crate::daemon::tasks::Task;
+
 /// Tasks by key; all are aborted when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Running<K> {
@@ -33,7 +35,8 @@ impl<K: PartialEq + Clone> Running<K> {
         });
         for key in wanted {
             if !self.handles.iter().any(|(known, _)| known == key) {
-                let task = self.tasks.spawn(run(key.clone()));
+                let task: Task<()> = Box::pin(run(key.clone()));
+                let task = self.tasks.spawn(task);
                 self.handles.push((key.clone(), task));
             }
         }

@@ -8,19 +8,16 @@
 
 use std::{convert::Infallible, error::Error, io, sync::Arc};
 
-use tokio::{
-    sync::{
-        mpsc,
-        oneshot::{self, error::TryRecvError},
-    },
-    task::spawn_blocking,
+use tokio::sync::{
+    mpsc,
+    oneshot::{self, error::TryRecvError},
 };
 
 use super::{Capture, Snapshots, WriteError};
 use engine::event::Seq;
 use journal::{IdempotencyKey, Journal};
 
-use crate::history::Projection;
+use crate::{daemon::tasks::run_blocking, history::Projection};
 
 /// Bytes of records after which a snapshot is taken, even if the records are few: half a segment.
 const RECORD_BYTES_MAX: u64 = 32 << 20;
@@ -113,7 +110,7 @@ pub(crate) async fn run(
         }
         let (kept, seq) = (&snapshots, capture.seq);
         let (snapshots, source) = (Arc::clone(&snapshots), journal.clone());
-        match spawn_blocking(move || write(&snapshots, &source, &capture, &keys)).await {
+        match run_blocking(move || write(&snapshots, &source, &capture, &keys)).await {
             Ok(Ok(bytes)) => {
                 tracing::debug!(%seq, bytes, "a snapshot was written");
                 journal.set_needed_from(kept.journal_needed_from());

@@ -12,13 +12,16 @@ use tokio::{
     time::timeout,
 };
 
-use crate::capability::{
-    lsp::{
-        RunId,
-        frame::{Frames, framed},
-        message::Incoming,
+use crate::{
+    capability::{
+        lsp::{
+            RunId,
+            frame::{Frames, framed},
+            message::Incoming,
+        },
+        source::pause,
     },
-    source::pause,
+    daemon::tasks::Task,
 };
 
 /// Most messages that wait to be written to a server. A server with more hangs, and is killed.
@@ -120,11 +123,12 @@ pub(super) fn start(
     let pid = child.id();
     let group = Group(pid.and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw));
     let (stdin, to_write) = mpsc::channel(SENDS_MAX);
-    let task = tasks.spawn(async move {
+    let task: Task<()> = Box::pin(async move {
         let why = follow(child, group, to_write, run, &hear).await;
         // An error means that the source has ended.
         hear.send((run, Heard::Ended(why))).await.ok();
     });
+    let task = tasks.spawn(task);
     Ok(Process { pid, stdin: Some(stdin), task })
 }
 
