@@ -6,23 +6,15 @@
 //! socket and no clock. A call that cannot be parsed is a [`HookError`] for the daemon's log, and
 //! the harness gets no output.
 
-pub mod caps;
 pub mod claude;
 mod digest;
 pub mod installation;
 pub mod kind;
-pub mod message_socket;
-pub mod native;
 pub mod process;
-pub mod program;
-pub mod round_trip;
 mod seen;
-pub mod session_file;
-pub mod settings;
-pub mod status_line;
 mod stdin;
 pub mod table;
-pub mod wake_route;
+pub mod wake;
 
 pub use seen::ids_in;
 pub use stdin::readable;

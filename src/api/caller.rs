@@ -25,7 +25,7 @@ use crate::{
             publish::{SCOPE_HEADER, SCOPE_OF_CALLER},
         },
     },
-    harness::native::{Evidence, Native},
+    harness::kind::{Evidence, Native},
 };
 
 /// The source of the events of `aside run`.

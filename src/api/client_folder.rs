@@ -7,9 +7,8 @@ use serde_json::Value;
 use crate::{
     daemon::regular_file,
     harness::{
-        kind::Kind,
+        kind::{FILE_BYTES_MAX, Kind, SessionFile},
         process::Process,
-        session_file::{FILE_BYTES_MAX, SessionFile},
     },
 };
 

@@ -15,7 +15,7 @@ use crate::{
         wire::clients::ClientsView,
     },
     daemon::publisher::Records,
-    harness::wake_route::WakeRoute,
+    harness::wake::WakeRoute,
 };
 
 /// Shows the current wake routes of sessions, and hook input that could not be used.

@@ -22,7 +22,7 @@ use crate::{
     },
     capability::source::process::running,
     daemon::tasks::run_blocking,
-    harness::{message_socket::Inbound, wake_route::WakeRoute},
+    harness::wake::{Inbound, WakeRoute},
 };
 
 /// How long a client may take to accept a connection or a message; a stuck client must not delay
@@ -174,7 +174,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::harness::{message_socket::MessageSocket, process::Process};
+    use crate::harness::{process::Process, wake::MessageSocket};
 
     #[tokio::test]
     async fn only_the_clients_own_process_may_listen() {

@@ -20,9 +20,8 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use crate::{
     api::{client_folder::ClientFolder, process_table::Processes, wire::clients::AttachedView},
     harness::{
-        message_socket::MessageSocket,
         process::Process,
-        wake_route::{Attempts, Step, WakeRoute},
+        wake::{Attempts, MessageSocket, Step, WakeRoute},
     },
 };
 

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use crate::harness::{kind::Kind, program::Version};
+use crate::harness::{installation::Version, kind::Kind};
 
 /// Time limit for a client's version; a client on a script engine takes most of a second on a busy
 /// machine.

@@ -26,15 +26,11 @@
 //! ```
 
 mod calls;
-mod caps;
-mod compared;
 mod installation;
-mod lines;
 mod message_socket;
 mod native;
 mod reply;
 mod report;
-mod round_trip;
 mod servers;
 mod session_file;
 mod settings;
@@ -64,8 +60,8 @@ use crate::{
         stdin::read,
     },
 };
-use caps::CAPS;
-use compared::compared;
+use calls::compared;
+use native::CAPS;
 use stdin::{
     Common, PendingCall, PostToolBatch, PostToolUseFailure, SessionEnd, SessionStart, Stop, ToolCall,
     UserPromptSubmit,
@@ -79,7 +75,7 @@ pub const KIND: Kind = Kind {
     title: "Claude Code",
     caps: CAPS,
     program: installation::PROGRAM,
-    hooks: Hooks { parse, reply, harmless: round_trip::HARMLESS },
+    hooks: Hooks { parse, reply, harmless: reply::HARMLESS },
     files: ClientFiles {
         folder: ".claude",
         sessions: Some(SessionFiles {
@@ -98,7 +94,7 @@ pub const KIND: Kind = Kind {
     native: native::NATIVE,
     status_line: Some(statusline::parse),
     installation: installation::INSTALLATION,
-    round_trip: Some(round_trip::ROUND_TRIP),
+    round_trip: Some(reply::ROUND_TRIP),
 };
 
 /// Prefix of prompts that the client writes itself, to report a background task or a monitor's

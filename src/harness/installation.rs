@@ -1,12 +1,13 @@
 //! The installation in a client, as data: `aside install` and `aside doctor` edit and compare files
-//! with it.
+//! with it. A client skips a whole settings file for one value of another type, and with it the
+//! hooks; so the types of its settings are data too.
 //!
 //! A template is valid JSON in which each `command` begins with `aside`. The installed file has the
 //! program's path there, plain if the handler has `args`, else quoted for a shell.
 
-use serde_json::Value;
+use std::fmt;
 
-use crate::harness::{program::Version, settings::WrongValue};
+use serde_json::Value;
 
 /// An installation in one client.
 #[derive(Debug)]
@@ -86,4 +87,137 @@ pub struct StatusLineSetting {
     pub key: &'static str,
     /// The key in it of the refresh interval, in seconds.
     pub interval: &'static str,
+}
+
+/// A value that the client does not accept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WrongValue {
+    /// The keys and indices that lead to it; the last one may be missing in the file.
+    pub path: Vec<String>,
+    /// The accepted types, such as "an array".
+    pub expected: String,
+}
+
+/// A type of JSON.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Type {
+    /// An object.
+    Object,
+    /// An array.
+    Array,
+    /// A string.
+    Text,
+    /// A number.
+    Number,
+    /// `true` or `false`.
+    Boolean,
+    /// `null`.
+    Null,
+}
+
+impl Type {
+    const fn of(value: &Value) -> Self {
+        match value {
+            Value::Object(_) => Self::Object,
+            Value::Array(_) => Self::Array,
+            Value::String(_) => Self::Text,
+            Value::Number(_) => Self::Number,
+            Value::Bool(_) => Self::Boolean,
+            Value::Null => Self::Null,
+        }
+    }
+
+    const fn words(self) -> &'static str {
+        match self {
+            Self::Object => "an object",
+            Self::Array => "an array",
+            Self::Text => "a string",
+            Self::Number => "a number",
+            Self::Boolean => "true or false",
+            Self::Null => "null",
+        }
+    }
+}
+
+impl WrongValue {
+    /// The path in the form `hooks.Stop.0.matcher`.
+    pub fn field(&self) -> String {
+        self.path.join(".")
+    }
+
+    /// Checks that the value at `path` is of one of these types; a missing one is.
+    pub fn check(path: &[&str], value: Option<&Value>, types: &[Type]) -> Result<(), Self> {
+        match value {
+            Some(value) if !types.contains(&Type::of(value)) => Err(Self::new(path, types)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Like [`Self::check`], but the value must be there.
+    pub fn require(path: &[&str], value: Option<&Value>, types: &[Type]) -> Result<(), Self> {
+        value.map_or_else(|| Err(Self::new(path, types)), |value| Self::check(path, Some(value), types))
+    }
+
+    fn new(path: &[&str], types: &[Type]) -> Self {
+        let expected: Vec<&str> = types.iter().map(|one| one.words()).collect();
+        Self { path: path.iter().map(|&key| key.to_owned()).collect(), expected: expected.join(" or ") }
+    }
+}
+
+/// The program of a client.
+#[derive(Debug)]
+pub struct Program {
+    /// Its file name on the PATH. `--version` prints its version.
+    pub name: &'static str,
+    /// The command that updates it.
+    pub update: &'static str,
+    /// The features that clients before a version lack, as the end of a sentence that begins with
+    /// the client; the first match is used.
+    pub lacks: &'static [(Version, &'static str)],
+}
+
+/// A version of three numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Version(pub [u32; 3]);
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [major, minor, patch] = self.0;
+        write!(f, "{major}.{minor}.{patch}")
+    }
+}
+
+impl Version {
+    /// Parses the first three numbers of the first version in `text`, as in `2.1.330 (Some Client)`
+    /// and `client 0.169.0`.
+    pub fn read(text: &str) -> Option<Self> {
+        text.split_whitespace().find_map(|word| {
+            let mut numbers = word.splitn(3, '.');
+            let mut next = || {
+                let digits: String = numbers.next()?.chars().take_while(char::is_ascii_digit).collect();
+                digits.parse().ok()
+            };
+            Some(Self([next()?, next()?, next()?]))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_version_is_the_first_three_numbers() {
+        for (text, expected) in [
+            ("2.1.330 (Some Client)\n", Some([2, 1, 330])),
+            ("2.1.9-beta.1", Some([2, 1, 9])),
+            ("client-cli 0.169.0", Some([0, 169, 0])),
+            ("client 2.1", None),
+            ("2.1", None),
+            ("", None),
+        ] {
+            assert_eq!(Version::read(text).map(|version| version.0), expected, "{text:?}");
+        }
+        assert!(Version([2, 1, 197]) > Version([2, 1, 24]) && Version([3, 0, 0]) > Version([2, 9, 9]));
+    }
 }

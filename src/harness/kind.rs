@@ -1,15 +1,24 @@
 //! A row of the table of harnesses: everything that the rest of the program needs to know about
 //! one. No other module uses a client's words, files or variables.
 
-use std::path::{Path, PathBuf};
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+};
 
-use engine::{event::SessionId, exchange::Answer, transcript};
+use engine::{
+    event::SessionId,
+    exchange::{Answer, Budget, Conversations, Format},
+    transcript,
+    transcript::Gauge,
+};
 use journal::time::Timestamp;
 
 use crate::harness::{
-    HookCall, HookEnv, HookError, caps::Caps, installation::Installation, message_socket::MessageSockets,
-    native::Native, process::Process, program::Program, round_trip::RoundTrip, session_file::SessionFile,
-    status_line::StatusLine,
+    HookCall, HookEnv, HookError,
+    installation::{Installation, Program, Version},
+    process::Process,
+    wake::MessageSockets,
 };
 
 /// Parses the stdin of a client's status line.
@@ -108,4 +117,105 @@ impl Kind {
     pub fn calls(&self, session: &SessionId, id: &str) -> bool {
         session.as_str() == id || session.own(self.caps.name) == Some(id)
     }
+}
+
+/// Capabilities of one harness.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Caps {
+    /// Its name, which is also the source of the events it reports.
+    pub name: &'static str,
+    /// Most characters of one injection.
+    pub chars_max: u32,
+    /// The format of its injections.
+    pub format: Format,
+    /// How many concurrent conversations one of its processes can have.
+    pub conversations: Conversations,
+}
+
+impl Caps {
+    /// The limits in the form of an exchange's budget.
+    pub const fn budget(&self) -> Budget {
+        Budget { max_notifications: None, max_tokens: None, max_chars: Some(self.chars_max) }
+    }
+}
+
+/// One kind of report that a client makes itself.
+#[derive(Debug)]
+pub struct Native {
+    /// The subject of the report, as in the harness's document.
+    pub what: &'static str,
+    /// When and where the client reports it.
+    pub says: &'static str,
+    /// The oldest client that was seen to report it; `None` when every tried client does.
+    pub since: Option<Version>,
+    /// The evidence of a report.
+    pub evidence: Evidence,
+}
+
+/// Where a client's report is found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Evidence {
+    /// In the transcript, as the announcement of a file: [`engine::transcript::Reader::changed`].
+    Announcement,
+    /// In the transcript, as the report of a command's end: [`engine::transcript::Reader::ended`].
+    End,
+    /// In the transcript, as a report about an MCP server: [`engine::transcript::Reader::servers`].
+    Server,
+    /// In the result of the call: [`engine::call::Call::said_changed`].
+    Result,
+}
+
+impl fmt::Display for Native {
+    /// When and where the client reports it, with the version.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.since {
+            Some(since) => write!(f, "seen from {since} on: {}", self.says),
+            None => f.write_str(self.says),
+        }
+    }
+}
+
+/// Hooks of an invented subagent. It gets only notifications addressed to it, so none is taken from
+/// a real session.
+#[derive(Debug)]
+pub struct RoundTrip {
+    /// The stdin of a hook that carries text, after a call of this id; the call has read the file
+    /// `read`, if given.
+    pub ask: fn(&MadeUp<'_>, call: &str, read: Option<&Path>) -> String,
+    /// The stdin of the hook for the subagent's end.
+    pub end: fn(&MadeUp<'_>) -> String,
+    /// The text for the agent in the stdout of a hook.
+    pub text: fn(&[u8]) -> Option<String>,
+}
+
+/// The subagent; its session is `<conversation>/<agent>`.
+#[derive(Debug, Clone, Copy)]
+pub struct MadeUp<'a> {
+    /// Its conversation, which does not exist.
+    pub conversation: &'a str,
+    /// Its id and its type.
+    pub agent: &'a str,
+}
+
+/// Largest file that is read, in bytes; a client writes some hundred.
+pub const FILE_BYTES_MAX: u64 = 64 * 1024;
+
+/// The state of a client.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SessionFile {
+    /// The client's own id of its current session.
+    pub session_id: String,
+    /// The session's working folder.
+    pub cwd: Option<String>,
+    /// Whether it is certain that no turn is in progress.
+    pub is_idle: bool,
+}
+
+/// A client's input for its status line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StatusLine {
+    /// The client's own id of the session.
+    pub session: SessionId,
+    /// The context gauge, if the client reports it.
+    pub context: Option<Gauge>,
 }

@@ -12,9 +12,8 @@ use crate::{
     cli::client_program,
     daemon::regular_file,
     harness::{
-        kind::Kind,
+        kind::{FILE_BYTES_MAX, Kind, SessionFile},
         process::Process,
-        session_file::{FILE_BYTES_MAX, SessionFile},
     },
 };
 

@@ -22,10 +22,8 @@ use crate::{
     },
     daemon::causes::with_causes,
     harness::{
-        installation::Plugin,
-        kind::Kind,
-        native::{Evidence, Native},
-        program::{Program, Version},
+        installation::{Plugin, Program, Version},
+        kind::{Evidence, Kind, Native},
         table::KINDS,
     },
 };

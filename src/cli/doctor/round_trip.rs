@@ -18,10 +18,7 @@ use super::{Check, binary::hook_command};
 use crate::{
     api::wire::sources::{DOCTOR_AGENT as AGENT, DOCTOR_SESSION as SESSION},
     cli::doctor_probe::SOURCE,
-    harness::{
-        kind::Kind,
-        round_trip::{MadeUp, RoundTrip},
-    },
+    harness::kind::{Kind, MadeUp, RoundTrip},
 };
 
 pub(super) const NAME: &str = "round trip";

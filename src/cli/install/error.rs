@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use hook::{client::PROGRAM, paths::PathsError};
 
 use super::{plan::FileError, settings::SettingsError};
-use crate::harness::program::Version;
+use crate::harness::installation::Version;
 
 /// Why an installation or removal failed.
 #[derive(Debug, thiserror::Error)]

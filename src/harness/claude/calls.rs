@@ -1,17 +1,22 @@
-//! File changes of Claude Code's tool calls, and the background commands that they start.
+//! Claude Code's tool calls: the files that they change, the background commands that they start,
+//! and the parts by which they are compared.
 
 use std::sync::Arc;
 
-use engine::call::{
-    Call, Touch, TouchKind,
-    command::{absolute, shown},
-    push::pushes,
-    written::{Edit, Written},
+use engine::{
+    call::{
+        Call, Touch, TouchKind,
+        command::{absolute, shown},
+        push::pushes,
+        written::{Edit, Written},
+    },
+    event::{cut_text, strip_text},
 };
 use serde::Deserialize;
-use serde_json::{Value, value::RawValue};
+use serde_json::{Value, json, value::RawValue};
 
 use super::{servers, stdin::ToolCall};
+use crate::harness::digest;
 
 /// The text before the list of files that a command changed, in its result.
 ///
@@ -172,6 +177,40 @@ pub(super) fn changed_by_command(response: &str) -> Vec<String> {
     names.split(", ").filter(|name| !name.is_empty()).map(str::to_owned).collect()
 }
 
+/// Most characters of the subject.
+const SUBJECT_CHARS_MAX: usize = 100;
+
+/// `subject`, `args` and `result` of a call, if the client reports them.
+pub(super) fn compared(input: Option<&RawValue>, result: Option<&str>) -> [Option<Value>; 3] {
+    [
+        input.and_then(subject).map(Value::from),
+        input.map(|input| json!(digest::of_arguments(input))),
+        result.map(|result| json!(digest::of_result(result))),
+    ]
+}
+
+/// Arguments that can be the subject; the first one present is used.
+#[derive(Deserialize)]
+struct SubjectArguments {
+    command: Option<String>,
+    file_path: Option<String>,
+    notebook_path: Option<String>,
+    pattern: Option<String>,
+    url: Option<String>,
+    query: Option<String>,
+    description: Option<String>,
+}
+
+/// The subject: the first line of the first argument that is present.
+fn subject(input: &RawValue) -> Option<String> {
+    let SubjectArguments { command, file_path, notebook_path, pattern, url, query, description } =
+        serde_json::from_str(input.get()).ok()?;
+    let first = command.or(file_path).or(notebook_path).or(pattern).or(url).or(query).or(description)?;
+    let line = first.trim().lines().next().unwrap_or_default();
+    let subject = cut_text(strip_text(line), SUBJECT_CHARS_MAX);
+    (!subject.is_empty()).then(|| subject.into_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -306,5 +345,22 @@ mod tests {
             assert_eq!((found.started.as_deref(), found.output.as_deref()), (Some("b1"), expected), "{path}");
         }
         assert_eq!(call("Bash", &json!({ "command": "make" }), "done").output, None);
+    }
+
+    #[test]
+    fn call_subject_is_first_line_of_best_argument() {
+        for (input, expected) in [
+            (r#"{"command":" cargo test\n-p cart","description":"runs"}"#, Some("cargo test")),
+            (r#"{"file_path":"/w/a.rs","limit":3}"#, Some("/w/a.rs")),
+            (r#"{"pattern":"fn \u001b[31mmain"}"#, Some("fn main")),
+            (r#"{"command":7}"#, None),
+            (r#"{"command":"  "}"#, None),
+            ("[]", None),
+        ] {
+            let input = RawValue::from_string(input.to_owned()).expect("JSON");
+            assert_eq!(subject(&input).as_deref(), expected, "{input}");
+        }
+        let long = RawValue::from_string(format!(r#"{{"command":"{}"}}"#, "x".repeat(400))).expect("JSON");
+        assert_eq!(subject(&long).map(|subject| subject.chars().count()), Some(SUBJECT_CHARS_MAX + 14));
     }
 }

@@ -6,9 +6,8 @@
 
 use serde_json::Value;
 
-use crate::harness::{
-    installation::{Installation, Marketplace, Plugin, SettingsFiles, StatusLineSetting},
-    program::{Program, Version},
+use crate::harness::installation::{
+    Installation, Marketplace, Plugin, Program, SettingsFiles, StatusLineSetting, Version,
 };
 
 const MARKETPLACE: &str = include_str!("../../../share/claude-code/.claude-plugin/marketplace.json");

@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 
 use crate::harness::{
     Headers,
-    claude::caps::CAPS,
-    message_socket::{Inbound, MessageSocket, MessageSockets},
+    claude::native::CAPS,
+    wake::{Inbound, MessageSocket, MessageSockets},
 };
 
 pub(super) const SOCKETS: MessageSockets = MessageSockets {

@@ -1,11 +1,24 @@
-//! Reports that Claude Code itself makes to its agent.
+//! The capabilities of Claude Code, and the reports that it makes itself to its agent.
 //!
 //! Source: measured with 2.1.197, 2.1.330, 2.1.331 and 2.1.332; `scripts/real-client` tests each
 //! row.
 
+use engine::exchange::{Conversations, Format};
+
 use crate::harness::{
-    native::{Evidence, Native},
-    program::Version,
+    installation::Version,
+    kind::{Caps, Evidence, Native},
+};
+
+/// Capabilities of Claude Code.
+///
+/// Source: measured: from 10,000 characters on, the model gets a file name and a preview instead of
+/// the text; 500 are reserved.
+pub(super) const CAPS: Caps = Caps {
+    name: "claude-code",
+    chars_max: 9_500,
+    format: Format::Xml,
+    conversations: Conversations::OnePerProcess,
 };
 
 pub(super) const NATIVE: &[Native] = &[

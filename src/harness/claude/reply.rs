@@ -1,11 +1,17 @@
-//! The output of a hook: one line of JSON, or nothing.
+//! The output of a hook: one line of JSON, or nothing; and hooks for testing the delivery to the
+//! agent.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, path::Path};
 
 use engine::exchange::{Answer, Directive, Injection, LINE_BEGIN, NOT_RUN};
 use serde::Serialize;
+use serde_json::{Value, json};
 
-use crate::harness::{HookCall, claude::caps::CAPS};
+use crate::harness::{
+    HookCall,
+    claude::native::CAPS,
+    kind::{MadeUp, RoundTrip},
+};
 
 /// Prefix of the reason for denying a call. A user at a terminal sees only its first line.
 const CANCELLED: &str = "aside cancelled this call: ";
@@ -82,4 +88,37 @@ struct Output<'a> {
     permission_decision: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     permission_decision_reason: Option<String>,
+}
+
+/// An undefined hook.
+pub(super) const HARMLESS: &str = r#"{"hook_event_name":"AsideDoctor","session_id":"doctor"}"#;
+
+pub(super) const ROUND_TRIP: RoundTrip = RoundTrip { ask, end, text };
+
+/// A batch of tools has ended.
+fn ask(made_up: &MadeUp<'_>, call: &str, read: Option<&Path>) -> String {
+    let MadeUp { conversation, agent } = made_up;
+    let id = format!("{conversation}-{call}");
+    let tool = match read {
+        Some(path) => json!({ "tool_name": "Read", "tool_use_id": id, "tool_input": { "file_path": path } }),
+        None => json!({ "tool_name": agent, "tool_use_id": id }),
+    };
+    let hook = json!({
+        "hook_event_name": "PostToolBatch", "session_id": conversation, "agent_id": agent, "prompt_id": conversation,
+        "cwd": "/", "tool_calls": [tool],
+    });
+    hook.to_string()
+}
+
+fn end(made_up: &MadeUp<'_>) -> String {
+    let MadeUp { conversation, agent } = made_up;
+    let hook = json!({
+        "hook_event_name": "SubagentStop", "session_id": conversation, "agent_id": agent, "agent_type": agent,
+    });
+    hook.to_string()
+}
+
+fn text(stdout: &[u8]) -> Option<String> {
+    let output: Value = serde_json::from_slice(stdout).ok()?;
+    output.pointer("/hookSpecificOutput/additionalContext")?.as_str().map(str::to_owned)
 }

@@ -8,7 +8,6 @@ use std::{borrow::Cow, path::Path};
 
 use serde::Deserialize;
 
-use super::lines::lines_with;
 use engine::{
     call::ServerCall,
     transcript::{Connection, Connections, ServerSaid, ServerState},
@@ -141,6 +140,12 @@ fn connections(log: &[u8], session: &str) -> Vec<Connection> {
         found.extend(at.map(|at| Connection { at, is_up }));
     }
     found
+}
+
+/// The lines that contain `word`.
+pub(super) fn lines_with<'t>(text: &'t [u8], word: &'t str) -> impl DoubleEndedIterator<Item = &'t [u8]> {
+    let lines = text.split(|byte| *byte == b'\n');
+    lines.filter(move |line| memchr::memmem::find(line, word.as_bytes()).is_some())
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use crate::harness::{process::Process, session_file::SessionFile};
+use crate::harness::{kind::SessionFile, process::Process};
 
 /// The folder of the files, in the client's own.
 const FOLDER: &str = "sessions";

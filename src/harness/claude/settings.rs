@@ -6,7 +6,7 @@
 
 use serde_json::Value;
 
-use crate::harness::settings::{
+use crate::harness::installation::{
     Type::{self, Array, Boolean, Null, Number, Object, Text},
     WrongValue,
 };

@@ -3,7 +3,7 @@
 use engine::{event::SessionId, transcript::Gauge};
 use serde::Deserialize;
 
-use crate::harness::{HookError, status_line::StatusLine, stdin::read};
+use crate::harness::{HookError, kind::StatusLine, stdin::read};
 
 /// The fields that are used.
 #[derive(Deserialize)]

@@ -8,7 +8,7 @@ use engine::{
 };
 use serde::Deserialize;
 
-use super::{lines::lines_with, servers};
+use super::servers::{self, lines_with};
 
 /// Its reader.
 pub(super) static READER: Reader = Reader {
