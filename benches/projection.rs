@@ -12,12 +12,13 @@ use engine::{
     event::{EventRef, Seq, SessionId, Severity},
     exchange::Exchange,
     notification::InjectionPoint,
+    records,
 };
 
 use crate::support::{Size, machine, quantile};
 use aside::{
     config::layers::{LayerKind, SourceFile, Sources},
-    daemon::{fold::Fold, records, rules::RulesStore},
+    daemon::{fold::Fold, rules::RulesStore},
     history::{Notes, Writer},
 };
 use journal::{

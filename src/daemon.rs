@@ -21,7 +21,6 @@ mod projector;
 pub mod publisher;
 mod quarantine;
 mod ready;
-pub mod records;
 pub mod recovery;
 pub mod regular_file;
 mod reload;

@@ -6,9 +6,9 @@
 //!
 //! ```text
 //! event:     api | capability | harness -> api::wire -> daemon::publisher -> journal
-//!            -> daemon::event_loop -> daemon::records -> engine -> matcher -> pipeline
+//!            -> daemon::event_loop -> engine::records -> engine -> matcher -> pipeline
 //!            -> conversation (queue)
-//! exchange:  harness (parse) -> probe -> daemon::records -> journal -> daemon::event_loop -> engine
+//! exchange:  harness (parse) -> probe -> engine::records -> journal -> daemon::event_loop -> engine
 //!            -> conversation { acks, replay?, context, confirm, close due batches, offer,
 //!                              fit (format, tokens), release } -> harness (reply)
 //! ```

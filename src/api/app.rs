@@ -13,10 +13,11 @@ use crate::{
         config_handle::ConfigHandle, engine_handle::EngineHandle, error::ApiError, registry::Registry,
         room::Rooms,
     },
-    daemon::publisher::{Publisher, Records},
+    daemon::publisher::Publisher,
     harness::Transcript,
     history::Projection,
 };
+use engine::records::Records;
 
 /// How long an answer waits for the history to reach the journal's end; it follows within
 /// milliseconds, unless it is being rebuilt.

@@ -2,7 +2,7 @@
 //! could not be used.
 
 use axum::{Json, extract::State};
-use engine::{event::SessionId, exchange::Harness};
+use engine::{event::SessionId, exchange::Harness, records::Records};
 
 use crate::{
     api::{
@@ -14,7 +14,6 @@ use crate::{
         push::is_held,
         wire::clients::ClientsView,
     },
-    daemon::publisher::Records,
     harness::wake::WakeRoute,
 };
 

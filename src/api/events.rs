@@ -10,6 +10,7 @@ use axum::{
 use engine::{
     event::{EVENT_BYTES_MAX, EventRef, Seq, codec},
     ledger::LedgerEntry,
+    records,
     session::Readable,
 };
 use journal::{ReadError, Record, RecordBuf};
@@ -40,7 +41,7 @@ use crate::{
             publish::{ResultsKind, Summary},
         },
     },
-    daemon::{records, tasks::run_blocking},
+    daemon::tasks::run_blocking,
     history::{Looked, ProjectionError, View},
 };
 

@@ -18,6 +18,7 @@ use engine::{
     event::{Event, EventRef, SessionId, catalogue},
     exchange::{Answer, Exchange, InjectionId},
     hex::hex,
+    records::Records,
 };
 use sha2::{Digest, Sha256};
 
@@ -44,7 +45,6 @@ use crate::{
         },
         wrote,
     },
-    daemon::publisher::Records,
     harness::kind::Kind,
 };
 

@@ -13,6 +13,7 @@ use engine::{
     event::{Event, SessionId},
     exchange::Exchange,
     ledger::ConfirmedBy,
+    records::Records,
 };
 
 #[cfg(test)]
@@ -34,7 +35,6 @@ use crate::{
         wake_routes::KnownSocket,
         wrote,
     },
-    daemon::publisher::Records,
     harness::{self, Headers, HookCall, HookEnv, HookError, Then, header_text, kind::Kind},
 };
 

@@ -6,13 +6,13 @@
 
 use std::{convert::Infallible, time::Duration};
 
-use engine::event::SessionId;
+use engine::{event::SessionId, records::Records};
 use journal::time::{Timestamp, duration_millis};
 use tokio::time::timeout;
 
 use crate::{
     api::{App, client_folder::read_session_file, error::ApiError},
-    daemon::{publisher::Records, tasks::run_blocking},
+    daemon::tasks::run_blocking,
 };
 
 /// Interval of polling while an urgent notification is pending.

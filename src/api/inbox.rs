@@ -8,6 +8,7 @@ use engine::{
     exchange::Decision,
     format,
     notification::NotificationId,
+    records::Records,
 };
 use journal::time::duration_millis;
 use serde::Deserialize;
@@ -15,20 +16,17 @@ use serde::Deserialize;
 #[cfg(test)]
 use crate::api::wire::error::ErrorBody;
 
-use crate::{
-    api::{
-        App,
-        actor::Actor,
-        engine_handle::{PageStart, Waiting, WaitingPage, WaitingPlace},
-        error::ApiError,
-        extract::{Params, Segment, read_session},
-        history::check_notification,
-        naming::known_session,
-        notify::{place_of, session_for},
-        questions::open_count,
-        wire::{FieldError, inbox::InboxList, views::WaitingView},
-    },
-    daemon::publisher::Records,
+use crate::api::{
+    App,
+    actor::Actor,
+    engine_handle::{PageStart, Waiting, WaitingPage, WaitingPlace},
+    error::ApiError,
+    extract::{Params, Segment, read_session},
+    history::check_notification,
+    naming::known_session,
+    notify::{place_of, session_for},
+    questions::open_count,
+    wire::{FieldError, inbox::InboxList, views::WaitingView},
 };
 
 /// Selects the queue.

@@ -3,25 +3,22 @@
 use std::{ops::Range, sync::Arc};
 
 use axum::http::StatusCode;
-use engine::event::codec::IdOrigin;
+use engine::{event::codec::IdOrigin, records::Records};
 use journal::{
     Appended, Appending, Level, Outcome,
     meter::{self, Meters},
 };
 use uuid::Uuid;
 
-use crate::{
-    api::{
-        App,
-        caller::{Caller, NotFoundYet},
-        error::ApiError,
-        wire::{
-            FieldError,
-            event::ParsedEvent,
-            publish::{NumberedError, ResultView, Results, Summary},
-        },
+use crate::api::{
+    App,
+    caller::{Caller, NotFoundYet},
+    error::ApiError,
+    wire::{
+        FieldError,
+        event::ParsedEvent,
+        publish::{NumberedError, ResultView, Results, Summary},
     },
-    daemon::publisher::Records,
 };
 
 /// Most refusals that a summary lists; further ones are only counted.

@@ -10,6 +10,7 @@ use engine::{
     event::{Event, SessionId},
     ledger::Suppressed,
     notification::{Level, Sink},
+    records::Records,
     sink::{ALL_PER_MINUTE_MAX, Notice, PER_MINUTE_MAX, Parts, Target, Verdict, seconds_ago},
 };
 use futures_util::future::join_all;
@@ -29,7 +30,6 @@ use crate::{
         wire::notify::{NotifyAnswer, NotifyRequest, SinkList, SinkView},
     },
     capability::notices::check,
-    daemon::publisher::Records,
 };
 
 /// Log target of the notices' texts.

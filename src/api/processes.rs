@@ -6,7 +6,7 @@
 
 use std::{collections::HashSet, convert::Infallible, sync::Arc, time::Duration};
 
-use engine::{event::SessionId, exchange};
+use engine::{event::SessionId, exchange, records::Records};
 use futures_util::{future::BoxFuture, stream::FuturesUnordered};
 use journal::time::{Timestamp, duration_millis};
 use rustix::param::clock_ticks_per_second;
@@ -20,7 +20,6 @@ use crate::{
         process_table::Processes,
     },
     capability::source::process::{self, running, stat},
-    daemon::publisher::Records,
     harness::{
         kind::Kind,
         process::{Process, ProcessStat},

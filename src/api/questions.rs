@@ -14,6 +14,7 @@ use axum::{
 };
 use engine::{
     event::SessionId,
+    records::Records,
     sink::{
         Question, QuestionState,
         question::{Chosen, End, PER_ASKER_MAX, QUESTIONS_MAX, taken_event},
@@ -23,25 +24,22 @@ use serde::Deserialize;
 
 #[cfg(test)]
 use crate::api::wire::error::ErrorBody;
-use crate::{
-    api::{
-        App,
-        access::Access,
-        actor::Actor,
-        error::ApiError,
-        extract::{Params, Segment, read_body},
-        notify::{new_id, place_of, say, session_for, ways},
-        sessions::read_timeout,
-        share::{Bounds, Held},
-        wire::{
-            notify::NotifyAnswer,
-            questions::{
-                AnswerRequest, Asked, ID_KIND, QuestionEnd, QuestionList, QuestionRequest, QuestionView,
-                read_answer,
-            },
+use crate::api::{
+    App,
+    access::Access,
+    actor::Actor,
+    error::ApiError,
+    extract::{Params, Segment, read_body},
+    notify::{new_id, place_of, say, session_for, ways},
+    sessions::read_timeout,
+    share::{Bounds, Held},
+    wire::{
+        notify::NotifyAnswer,
+        questions::{
+            AnswerRequest, Asked, ID_KIND, QuestionEnd, QuestionList, QuestionRequest, QuestionView,
+            read_answer,
         },
     },
-    daemon::publisher::Records,
 };
 
 /// The bounds of the table of questions.

@@ -10,8 +10,8 @@ use crate::api::wire::error::ErrorBody;
 use crate::{
     api::{App, actor::Actor, error::ApiError, extract::read_body, wire::request},
     capability::shell::Ran,
-    daemon::publisher::Records,
 };
+use engine::records::Records;
 
 /// The outcome of a report.
 #[derive(Debug, Serialize)]

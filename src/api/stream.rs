@@ -23,6 +23,7 @@ use engine::{
     event::{Pattern, Seq, SessionId, Severity, codec},
     exchange::Harness,
     io::Pending,
+    records,
 };
 use futures_util::stream;
 use journal::{ReadError, Reader, record::Record};
@@ -53,7 +54,6 @@ use crate::{
             views::{PendingView, WakeView},
         },
     },
-    daemon::records,
     harness::kind::Kind,
 };
 

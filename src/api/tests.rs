@@ -40,6 +40,7 @@ use engine::{
     io::{Input, Pending, RequestId},
     ledger::LedgerEntry,
     notification::{Notification, NotificationId, Priority, SubscriberId},
+    records::{self, RecordInput},
     rules::CompiledRules,
     session::{Wake, WakeKind},
 };
@@ -50,10 +51,7 @@ use crate::{
         harness::HarnessView,
         views::{QueueView, SessionView},
     },
-    daemon::{
-        publisher::Publisher,
-        records::{self, RecordInput},
-    },
+    daemon::publisher::Publisher,
     harness::kind::Kind,
     history::{Command, FILE_NAME, Projection},
 };

@@ -12,12 +12,12 @@ use std::{
     time::Duration,
 };
 
-use engine::{exchange::InjectionId, ledger::ConfirmedBy};
+use engine::{exchange::InjectionId, ledger::ConfirmedBy, records::Records};
 use tokio::sync::mpsc;
 
 use crate::{
     api::{App, error::ApiError},
-    daemon::{publisher::Records, tasks::run_blocking},
+    daemon::tasks::run_blocking,
     harness::{self, Transcript},
 };
 

@@ -9,6 +9,7 @@ use std::{path::Path, sync::Arc, time::Duration};
 use axum::{Json, body::Body, extract::State, http::StatusCode};
 use engine::{
     event::SessionId,
+    records::Records,
     session::SessionState,
     watch::{
         ALL_MAX, Condition, EXPIRES_DEFAULT, EXPIRES_MAX, Needs, PER_OWNER_MAX, Part, Watch,
@@ -43,7 +44,6 @@ use crate::{
         ci,
         watch::{Look, LookError, look},
     },
-    daemon::publisher::Records,
 };
 
 /// The bounds of the table of watches.

@@ -15,6 +15,7 @@ use bytes::Bytes;
 use engine::{
     event::{Event, Payload, Provenance, strip_text},
     nearest::nearest,
+    records::Records,
     words::Words,
 };
 use journal::Outcome;
@@ -50,7 +51,6 @@ use crate::{
         },
     },
     config::webhooks::{Sender, Webhooks},
-    daemon::publisher::Records,
 };
 
 /// The outcome of a body.

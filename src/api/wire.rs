@@ -1,4 +1,4 @@
-//! The versioned JSON of the API and of journal records, and validation of input.
+//! The versioned JSON of the API, and validation of input.
 //!
 //! All external input is parsed here, once, into valid types; an error names the field and, for a
 //! misspelt word, the nearest valid one. The engine's output becomes JSON here. This module uses no

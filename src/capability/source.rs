@@ -29,7 +29,10 @@ use std::{
     time::Duration,
 };
 
-use engine::event::{Event, Severity};
+use engine::{
+    event::{Event, Severity},
+    records::Records,
+};
 use futures_util::FutureExt;
 use jiff::tz::TimeZone;
 use journal::{
@@ -45,12 +48,7 @@ use tokio::{
 use tokio_stream::{Stream, StreamExt};
 
 use self::inputs::Inputs;
-use crate::daemon::{
-    causes::with_causes,
-    produced::produced,
-    program::Programs,
-    publisher::{Publisher, Records},
-};
+use crate::daemon::{causes::with_causes, produced::produced, program::Programs, publisher::Publisher};
 
 /// The wait before a failed source is restarted; doubled after each further failure.
 const BACK_OFF_MIN: Duration = Duration::from_secs(1);

@@ -27,12 +27,13 @@ use engine::{
     event::{Event, Seq, SessionId},
     exchange::{Answer, InjectionId, ReleaseRecord},
     io::SessionChange,
+    records::Records,
 };
 use journal::{AppendError, Closed, Journal, Pace, ReadError, Reader, time::Timestamp};
 
 use crate::{
     api::{Pulse, Query, Registry},
-    daemon::publisher::{Publisher, Records},
+    daemon::publisher::Publisher,
 };
 
 /// Duration of a slice, independent of the cost of its records. Queries, deadlines and waiting

@@ -6,12 +6,17 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use super::{look_ahead::LookAhead, rules::RulesStore};
-use engine::{Engine, Input, Output, Saved, event::Seq, exchange::Release, snapshot::Damaged};
+use engine::{
+    Engine, Input, Output, Saved,
+    event::Seq,
+    exchange::Release,
+    records::{self, RecordError, RecordInput, Skip, SkipDecision},
+    snapshot::Damaged,
+};
 use journal::{Reader, Record, time::Timestamp};
 
 use crate::{
     capability::outside::{self, Generation},
-    daemon::records::{self, RecordError, RecordInput, Skip, SkipDecision},
     history::Notes,
 };
 

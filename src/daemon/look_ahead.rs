@@ -8,10 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use engine::{
     event::Seq,
     exchange::{Release, ReleaseRecord},
+    records::{self, RecordInput},
 };
 use journal::Reader;
-
-use crate::daemon::records::{self, RecordInput};
 
 /// Largest distance between an exchange and its release, in records. The release is written before
 /// the next record is applied, and publishers wait when the engine is 4 to 16,384 records behind,

@@ -10,13 +10,14 @@ use super::{
     skipped::skip_of,
     snapshots::{FOLDER as SNAPSHOTS, Snapshots},
 };
-use engine::event::Seq;
+use engine::{
+    event::Seq,
+    records::{self, Skip, SkipDecision},
+};
 use journal::{
     self, Record, RepairError, RepairMode, Repaired, Tombstone, Verified, VerifyError, files::DirFiles,
     record::RecordKind,
 };
-
-use crate::daemon::records::{self, Skip, SkipDecision};
 
 /// Why a state folder cannot be verified or repaired.
 #[derive(Debug, thiserror::Error)]

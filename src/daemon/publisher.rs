@@ -1,14 +1,11 @@
 //! The only writer to the journal in the daemon. It appends records of known kinds, each with its
 //! body and its idempotency key, immediately or when the event loop has caught up.
 //!
-//! The journal reads them; `records` encodes them. A caller that publishes an event gets its
+//! The journal reads them; `engine::records` encodes them. A caller that publishes an event gets its
 //! position, or the position of the original event.
 
-mod records;
-
+use engine::records::Records;
 use journal::{AppendError, Appended, Appending, Journal, Level};
-
-pub use records::Records;
 
 /// A handle for writing to a journal. Clones write to the same journal.
 #[derive(Debug, Clone)]
@@ -61,13 +58,13 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::daemon::records;
     use engine::{
         event::{Event, Payload, Provenance, Seq, SessionId, Severity},
         exchange::{Decision, Exchange, Harness, InjectionId, Process, ReleaseRecord},
         io::RequestId,
         ledger::ConfirmedBy,
         notification::{InjectionPoint, NotificationId},
+        records,
     };
     use journal::{JournalSettings, Outcome, memory::MemoryFiles, time::Timestamp};
 

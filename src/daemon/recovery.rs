@@ -19,9 +19,12 @@ use super::{
     rules::RulesStore,
     snapshots::{FOLDER as SNAPSHOTS, Snapshots, Unusable},
 };
-use engine::event::{
-    Event, Seq,
-    codec::{self, IdOrigin},
+use engine::{
+    event::{
+        Event, Seq,
+        codec::{self, IdOrigin},
+    },
+    records,
 };
 use journal::time::Timestamp;
 use journal::{
@@ -32,7 +35,6 @@ use journal::{
 
 use crate::{
     config::daemon::{Durability as Configured, JournalConfig},
-    daemon::records,
     history::{FILE_NAME, Notes, ProjectionError, Writer},
 };
 

@@ -31,6 +31,7 @@ use engine::{
         Event, Severity,
         catalogue::{self, OwnSeverities},
     },
+    records::Records,
     words::counted,
 };
 use journal::{AppendError, Appended, Journal, time::Timestamp};
@@ -50,11 +51,7 @@ use crate::{
         report::{Diagnostic, Level, Report},
         trial,
     },
-    daemon::{
-        causes::with_causes,
-        publisher::{Publisher, Records},
-        tasks::run_blocking,
-    },
+    daemon::{causes::with_causes, publisher::Publisher, tasks::run_blocking},
 };
 
 /// Most problems that are shown until the next reading.

@@ -22,15 +22,12 @@ use super::{
 use engine::{
     Output,
     event::{Event, Seq, codec},
+    records::{self, Records},
 };
 use journal::{Journal, OpenError, ReadError, Reader, Record};
 
 use crate::{
-    daemon::{
-        causes::with_causes,
-        publisher::{Publisher, Records},
-        records,
-    },
+    daemon::{causes::with_causes, publisher::Publisher},
     history::Notes,
 };
 

@@ -20,7 +20,10 @@ use std::{
 };
 
 use super::ready::ReadyRules;
-use engine::rules::CompiledRules;
+use engine::{
+    records::{self, RecordInput},
+    rules::CompiledRules,
+};
 use journal::{Journal, ReadError};
 
 use crate::{
@@ -30,10 +33,7 @@ use crate::{
         layers::{BundleError, LayerKind, SourceFile, Sources},
         text::{Text, sha256_hex},
     },
-    daemon::{
-        causes::with_causes,
-        records::{self, RecordInput},
-    },
+    daemon::causes::with_causes,
 };
 
 const BUNDLE: &str = "json";

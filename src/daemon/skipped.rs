@@ -13,10 +13,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use engine::event::Seq;
+use engine::{
+    event::Seq,
+    records::{self, RecordInput, Skip, SkipDecision},
+};
 use journal::{Journal, ReadError, Record};
-
-use crate::daemon::records::{self, RecordInput, Skip, SkipDecision};
 
 /// The list's name in the state folder.
 const FILE_NAME: &str = "skipped";

@@ -12,10 +12,9 @@ use engine::{
     exchange::Injection,
     ledger::{LedgerEntry, Subject},
     notification::Notification,
+    records,
 };
 use journal::{Record, time::Timestamp};
-
-use crate::daemon::records;
 
 /// Bits of a place for the numbers of the notes of one record: one record can close a session with
 /// a full queue, or reload the rules for all sessions.

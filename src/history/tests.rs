@@ -16,10 +16,9 @@ use engine::{
     exchange::{Answer, Harness, Injection, InjectionId, Role},
     ledger::LedgerEntry,
     notification::{InjectionPoint, NotificationId, SubscriberId},
+    records,
 };
 use journal::{Record, RecordKind, time::Timestamp};
-
-use crate::daemon::records;
 
 fn file() -> (TempDir, PathBuf) {
     let folder = tempfile::tempdir().expect("a folder");

@@ -7,7 +7,8 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use aside::{capability::webhook::signature::standard_signature, daemon::records};
+use aside::capability::webhook::signature::standard_signature;
+use engine::records;
 use journal::{
     AppendBatch, Journal, JournalSettings, Level, files::DirFiles, record::RecordKind, time::Timestamp,
 };

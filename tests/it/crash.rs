@@ -12,17 +12,14 @@ use std::{
     sync::LazyLock,
 };
 
-use aside::daemon::{
-    fold::Fold,
-    records::{self, RecordInput},
-    rules::RulesStore,
-};
+use aside::daemon::{fold::Fold, rules::RulesStore};
 use engine::{
     Output, RequestId,
     event::{Event, Payload, Seq, SessionId, Severity, codec},
     exchange::{Budget, CarrierEffect, ContextChange, Exchange, Harness, InjectionId, Trigger},
     ledger::{ConfirmedBy, LedgerEntry},
     notification::InjectionPoint,
+    records::{self, RecordInput},
 };
 use journal::{
     AppendError, Level, Record, RecordBuf, RecordKind,

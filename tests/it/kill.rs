@@ -18,17 +18,14 @@ use std::{
 
 use aside::{
     api::wire::{exchange::AnswerView, instructions::INSTRUCTIONS},
-    daemon::{
-        fold::Fold,
-        records::{self, RecordInput},
-        rules::RulesStore,
-    },
+    daemon::{fold::Fold, rules::RulesStore},
 };
 use engine::{
     Input, Output,
     event::{Seq, codec},
     io::RequestId,
     ledger::LedgerEntry,
+    records::{self, RecordInput},
 };
 use journal::{Journal, JournalSettings, files::DirFiles, time::Timestamp};
 use rustix::process::{Pid, Signal, kill_process};

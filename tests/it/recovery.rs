@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use aside::daemon::records::{self, RecordInput};
 use engine::{
     Output, RequestId,
     event::{Event, Seq, SessionId},
     exchange::{Answer, Exchange, ReleaseRecord},
     notification::InjectionPoint,
+    records::{self, RecordInput},
 };
 use journal::{
     AppendBatch, Journal, JournalSettings, Level, RecordBuf, RecordKind, files::DirFiles,

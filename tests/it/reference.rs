@@ -8,12 +8,13 @@ use std::{collections::BTreeMap, path::Path, time::Duration};
 
 use aside::{
     config::layers::{LayerKind, SourceFile, Sources},
-    daemon::{records, rules::RulesStore},
+    daemon::rules::RulesStore,
 };
 use engine::{
     Output,
     event::{EventRef, Seq, Severity},
     ledger::LedgerEntry,
+    records,
 };
 use journal::{Level, memory::MemoryFiles, time::Timestamp};
 use tempfile::TempDir;

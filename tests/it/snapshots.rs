@@ -9,13 +9,13 @@ use std::{
 
 use aside::daemon::{
     fold::Fold,
-    records,
     rules::RulesStore,
     snapshots::{Capture, FORMAT_VERSION, Snapshots},
 };
 use engine::{
     event::{Event, Payload, Seq, SessionId, Severity},
     exchange::Harness,
+    records,
 };
 use journal::{Level, Outcome, RecordBuf, files::Files, memory::MemoryFiles, time::Timestamp};
 use serde_json::json;

@@ -12,12 +12,13 @@ use std::{
     sync::Arc,
 };
 
-use aside::daemon::{records, replay::RecoveryError};
+use aside::daemon::replay::RecoveryError;
 use engine::{
     RequestId,
     event::{Seq, SessionId},
     exchange::Exchange,
     notification::InjectionPoint,
+    records,
 };
 use journal::{Journal, JournalSettings, Level, files::DirFiles, memory::MemoryFiles, time::Timestamp};
 use rustix::process::{Pid, Signal};

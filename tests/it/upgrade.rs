@@ -9,7 +9,6 @@ use std::{fs, os::unix::fs::FileExt, path::Path, sync::Arc, time::Duration};
 
 use aside::daemon::{
     fold::Fold,
-    records,
     recovery::{self, ClosedJournal},
     rules::RulesStore,
     snapshots::Snapshots,
@@ -19,6 +18,7 @@ use engine::{
     event::{Seq, SessionId},
     exchange::{Exchange, Harness},
     notification::InjectionPoint,
+    records,
 };
 use journal::{
     IdempotencyKey, JournalSettings, Level,

@@ -16,13 +16,14 @@ use std::{
 
 use aside::{
     config::layers::{LayerKind, SourceFile, Sources},
-    daemon::{records, replay::RecoveryError, rules::RulesStore},
+    daemon::{replay::RecoveryError, rules::RulesStore},
 };
 use engine::{
     Output, RequestId,
     event::{Event, Payload, Provenance, SessionId, Severity},
     exchange::Exchange,
     notification::InjectionPoint,
+    records,
 };
 use journal::{
     Level, Outcome,

@@ -126,7 +126,7 @@ pub enum Trigger {
 }
 
 /// The effect of the message that carries an injection, besides its text.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CarrierEffect {
     /// None.
@@ -195,6 +195,11 @@ impl Harness {
         self.pid.map(|pid| Process { pid, started: self.pid_started })
     }
 
+    /// The number of conversations of the process, as stated or by default; `None` without a process.
+    pub fn process_conversations(&self) -> Option<Conversations> {
+        self.conversations.or(self.pid.map(|_| Conversations::Many))
+    }
+
     /// Sets the process to `process`; keeps a known start time.
     pub fn runs_in(&mut self, process: Process) {
         self.pid = Some(process.pid);
@@ -236,13 +241,16 @@ pub enum Conversations {
 }
 
 /// The limits of an injection; `None` means the configured limit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Budget {
     /// Notifications.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub max_notifications: Option<u32>,
     /// Estimated tokens, wrapper included.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub max_tokens: Option<Tokens>,
     /// Characters, wrapper included.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub max_chars: Option<u32>,
 }
 

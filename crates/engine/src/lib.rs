@@ -71,6 +71,7 @@ pub mod watch;
 
 // The whole.
 mod engine;
+pub mod records;
 pub mod rules;
 
 pub use self::engine::{

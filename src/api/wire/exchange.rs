@@ -1,7 +1,7 @@
 //! The JSON of an exchange: the harness's request and its answer.
 //!
 //! A misspelt field or one of the wrong type refuses the whole exchange with its name. The
-//! journal's record of an exchange (`records`) is parsed by other rules.
+//! journal's record of an exchange (`engine::records`) is parsed by other rules.
 
 mod remarks;
 
@@ -23,13 +23,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 #[cfg(test)]
-use crate::api::wire::event::EventView;
+use crate::api::wire::{event::EventView, harness::HarnessView};
 
 use crate::api::wire::{
     FieldError,
     event::{self, Defaults, ParsedEvent},
-    harness::{self, HarnessView},
-    names::{checked_name, read_name, read_workspace},
+    harness::HarnessBody,
+    names::{checked_name, read_name},
     request::{self, AtMost, Text},
 };
 
@@ -133,8 +133,8 @@ pub fn parse<'a>(
     Ok(request)
 }
 
-/// An exchange in a request and in the journal, which omits the observed events.
-#[derive(Debug, Serialize, Deserialize)]
+/// An exchange in a request.
+#[derive(Debug, Deserialize)]
 #[cfg_attr(test, derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(test, schema(as = Exchange))]
@@ -148,73 +148,68 @@ pub struct ExchangeView<'a> {
     #[cfg_attr(test, schema(value_type = String))]
     carrier: Text<'a>,
     /// The harness's name of the turn.
-    #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    #[serde(borrow)]
     #[cfg_attr(test, schema(value_type = Option<String>))]
     turn: Option<Text<'a>>,
     /// The harness's name of the step, a text or a whole number: one call of the model in the turn,
     /// another one once the model has answered. Another step confirms what this one released.
-    #[serde(
-        borrow,
-        default,
-        deserialize_with = "request::text_or_number",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(borrow, default, deserialize_with = "request::text_or_number")]
     #[cfg_attr(test, schema(value_type = Option<StepView>))]
     step: Option<Text<'a>>,
     /// The harness; absent fields stay unchanged.
-    #[serde(default, deserialize_with = "harness::of_request", skip_serializing_if = "Option::is_none")]
-    harness: Option<HarnessView>,
+    #[serde(default, deserialize_with = "request::object")]
+    #[cfg_attr(test, schema(value_type = Option<HarnessView>))]
+    harness: Option<HarnessBody>,
     /// The tool whose call or result this is about.
-    #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    #[serde(borrow)]
     #[cfg_attr(test, schema(value_type = Option<String>))]
     tool: Option<Text<'a>>,
     /// Events to publish, at most 100; those without an address are for this session.
-    #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    #[serde(borrow)]
     #[cfg_attr(test, schema(value_type = Option<Vec<EventView>>))]
     observe: Option<AtMost<&'a RawValue, OBSERVE_MAX>>,
     /// Injections known to have arrived, at most 64.
-    #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    #[serde(borrow)]
     #[cfg_attr(test, schema(value_type = Option<Vec<String>>))]
     ack: Option<AtMost<Text<'a>, ACKS_MAX>>,
     /// Ids of calls whose results the model has, at most 100. A `tool.call.failure` or
     /// `tool.call.timeout` with such a `call_id` is counted, and not delivered to this session.
     /// Those of `observe` are added.
-    #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    #[serde(borrow)]
     #[cfg_attr(test, schema(value_type = Option<Vec<String>>))]
     known_calls: Option<AtMost<Text<'a>, KNOWN_CALLS_MAX>>,
     /// Limits below the configured ones.
-    #[serde(default, deserialize_with = "request::object", skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "request::object")]
     budget: Option<BudgetView>,
     /// `xml`, `markdown`, `toon`, `json` or `line`; the configured one if absent.
-    #[serde(default, deserialize_with = "request::optional_word", skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "request::optional_word")]
     #[cfg_attr(test, schema(value_type = Option<String>))]
     format: Option<Format>,
     /// What the carrying message does besides: `continue` when text at `turn_end` makes the agent
     /// go on, `cancel` when text at `before_tool` comes in place of the call; `none` if absent.
-    #[serde(default, deserialize_with = "request::optional_word", skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "request::optional_word")]
     #[cfg_attr(test, schema(value_type = Option<String>))]
-    carrier_effect: Option<EffectWord>,
+    carrier_effect: Option<CarrierEffect>,
     /// What happened to the model's context: `compacted`; `resumed` when the conversation goes on
     /// with its history; `cleared` when it is empty and the session replaces another one; `forked`
     /// when it is a copy of another one's; `unchanged`. If absent, `resumed` when another process
     /// (`harness.pid` and its start) continues the session, else `unchanged`.
-    #[serde(default, deserialize_with = "request::optional_word", skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "request::optional_word")]
     #[cfg_attr(test, schema(value_type = Option<String>))]
     context: Option<ContextWord>,
     /// The session that this one replaces or is a copy of. If absent, the session in which the same
     /// process was last active, if `harness` states that the process has one conversation at a
     /// time.
-    #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    #[serde(borrow)]
     #[cfg_attr(test, schema(value_type = Option<String>))]
     from: Option<Text<'a>>,
     /// Whether the answer may have a `notice` for the user; false if absent.
-    #[serde(skip_serializing_if = "Option::is_none")]
     shows_notices: Option<bool>,
     /// `agent` when the agent is at that point. `wake` when a wake requested the exchange: the
     /// session's state then changes only if the answer has an injection. `pull` when the agent
     /// requests everything that is pending: the session's state does not change. After `wake` and
     /// `pull` nothing is confirmed. `agent` if absent.
-    #[serde(default, deserialize_with = "request::optional_word", skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "request::optional_word")]
     #[cfg_attr(test, schema(value_type = Option<String>))]
     trigger: Option<Trigger>,
 }
@@ -231,33 +226,21 @@ enum StepView {
 }
 
 /// The limits of an injection.
-#[derive(Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[cfg_attr(test, derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(test, schema(as = Budget))]
 struct BudgetView {
     /// Most notifications.
-    #[serde(skip_serializing_if = "Option::is_none")]
     max_notifications: Option<u32>,
     /// Most estimated tokens, wrapper included.
-    #[serde(skip_serializing_if = "Option::is_none")]
     max_tokens: Option<u32>,
     /// Most characters, wrapper included.
-    #[serde(skip_serializing_if = "Option::is_none")]
     max_chars: Option<u32>,
 }
 
-/// The words of [`CarrierEffect`].
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum EffectWord {
-    None,
-    Continue,
-    Cancel,
-}
-
 /// The words of [`ContextChange`]; the session that it names is a separate field.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum ContextWord {
     Unchanged,
@@ -267,64 +250,24 @@ enum ContextWord {
     Forked,
 }
 
-impl<'a> ExchangeView<'a> {
-    /// Borrows the parts of `exchange`.
-    pub(crate) fn of(exchange: &'a Exchange) -> Self {
-        let (context, from) = match &exchange.context {
-            ContextChange::Unstated => (None, None),
-            ContextChange::Unchanged => (Some(ContextWord::Unchanged), None),
-            ContextChange::Compacted => (Some(ContextWord::Compacted), None),
-            ContextChange::Resumed => (Some(ContextWord::Resumed), None),
-            ContextChange::Cleared { from } => (Some(ContextWord::Cleared), from.as_ref()),
-            ContextChange::Forked { from } => (Some(ContextWord::Forked), from.as_ref()),
-        };
-        let acks: Vec<Text<'a>> = exchange.acks.iter().map(|id| Text::of(id.as_str())).collect();
-        let known_calls: Vec<Text<'a>> = exchange.known_calls.iter().map(|id| Text::of(id)).collect();
-        Self {
-            point: exchange.point,
-            carrier: Text::of(&exchange.carrier),
-            turn: exchange.turn.as_deref().map(Text::of),
-            step: exchange.step.as_deref().map(Text::of),
-            harness: Some(HarnessView::of(&exchange.harness)).filter(|harness| !harness.is_empty()),
-            tool: exchange.tool.as_deref().map(Text::of),
-            observe: None,
-            ack: Some(acks).filter(|acks| !acks.is_empty()).map(AtMost::from),
-            known_calls: Some(known_calls).filter(|calls| !calls.is_empty()).map(AtMost::from),
-            budget: Some(BudgetView::of(exchange.budget)).filter(|budget| *budget != BudgetView::default()),
-            format: exchange.format,
-            carrier_effect: match exchange.carrier_effect {
-                CarrierEffect::None => None,
-                CarrierEffect::Continue => Some(EffectWord::Continue),
-                CarrierEffect::Cancel => Some(EffectWord::Cancel),
-            },
-            context,
-            from: from.map(|from| Text::of(from.as_str())),
-            shows_notices: exchange.shows_notices.then_some(true),
-            trigger: Some(exchange.trigger).filter(|trigger| *trigger != Trigger::default()),
-        }
-    }
-
+impl ExchangeView<'_> {
     /// The exchange of `session`, without the observed events.
     fn into_exchange(self, session: &SessionId) -> Result<Exchange, FieldError> {
         let from = read_name("from", self.from)?.map(|id| SessionId::new(&id));
-        let harness = self.harness.unwrap_or_default().try_into();
+        let harness = self.harness.map(Harness::try_from).transpose();
         let exchange = Exchange {
             session: session.clone(),
             point: self.point,
             carrier: checked_name("carrier", self.carrier)?.as_ref().into(),
             turn: name("turn", self.turn)?,
             step: name("step", self.step)?,
-            harness: harness.map_err(|error: FieldError| error.within("harness"))?,
+            harness: harness.map_err(|error| error.within("harness"))?.unwrap_or_default(),
             tool: name("tool", self.tool)?,
             acks: read_names("ack", self.ack)?.map(|id| InjectionId::new(&id)).collect(),
             known_calls: read_names("known_calls", self.known_calls)?.map(|id| id.as_ref().into()).collect(),
             budget: self.budget.unwrap_or_default().into(),
             format: self.format,
-            carrier_effect: match self.carrier_effect {
-                None | Some(EffectWord::None) => CarrierEffect::None,
-                Some(EffectWord::Continue) => CarrierEffect::Continue,
-                Some(EffectWord::Cancel) => CarrierEffect::Cancel,
-            },
+            carrier_effect: self.carrier_effect.unwrap_or_default(),
             context: change_of(self.context, from)?,
             shows_notices: self.shows_notices.unwrap_or_default(),
             trigger: self.trigger.unwrap_or_default(),
@@ -351,14 +294,7 @@ fn change_of(word: Option<ContextWord>, from: Option<SessionId>) -> Result<Conte
 /// Refuses an exchange that names its own session as another one's, and a search for a predecessor
 /// where a process can have many conversations: it could be another user's.
 fn check_sessions(exchange: &Exchange) -> Result<(), FieldError> {
-    let from = match &exchange.context {
-        ContextChange::Cleared { from } | ContextChange::Forked { from } => from.as_ref(),
-        ContextChange::Unstated
-        | ContextChange::Unchanged
-        | ContextChange::Compacted
-        | ContextChange::Resumed => None,
-    };
-    if from == Some(&exchange.session) {
+    if exchange.context.origin() == Some(&exchange.session) {
         return Err(FieldError::new("from", "is the session itself"));
     }
     if exchange.harness.parent.as_ref() == Some(&exchange.session) {
@@ -374,31 +310,6 @@ fn check_sessions(exchange: &Exchange) -> Result<(), FieldError> {
         return Err(FieldError::new("from", message));
     }
     Ok(())
-}
-
-impl TryFrom<HarnessView> for Harness {
-    type Error = FieldError;
-
-    fn try_from(view: HarnessView) -> Result<Self, FieldError> {
-        Ok(Self {
-            name: name("name", view.name.as_deref())?,
-            version: name("version", view.version.as_deref())?,
-            workspace: read_workspace("workspace", view.workspace.as_deref())?
-                .map(|folder| folder.as_ref().into()),
-            user: name("user", view.user.as_deref())?,
-            pid: view.pid,
-            pid_started: view.pid_started,
-            conversations: view.conversations,
-            parent: read_name("parent", view.parent.as_deref())?.map(|id| SessionId::new(&id)),
-        })
-    }
-}
-
-impl BudgetView {
-    fn of(budget: Budget) -> Self {
-        let Budget { max_notifications, max_tokens, max_chars } = budget;
-        Self { max_notifications, max_tokens: max_tokens.map(|tokens| tokens.0), max_chars }
-    }
 }
 
 impl From<BudgetView> for Budget {

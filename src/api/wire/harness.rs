@@ -2,10 +2,17 @@
 
 use std::sync::Arc;
 
-use engine::exchange::{Conversations, Harness};
-use serde::{Deserialize, Deserializer, Serialize};
+use engine::{
+    event::SessionId,
+    exchange::{Conversations, Harness},
+};
+use serde::{Deserialize, Serialize};
 
-use crate::api::wire::request;
+use crate::api::wire::{
+    FieldError,
+    names::{read_name, read_workspace},
+    request,
+};
 
 /// Facts about a harness; in an answer, unknown fields are ignored.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -50,8 +57,6 @@ pub struct HarnessView {
 impl HarnessView {
     /// The view of `harness`.
     pub fn of(harness: &Harness) -> Self {
-        // Written for every process: records without it are older than the field.
-        let conversations = harness.conversations.or(harness.pid.map(|_| Conversations::Many));
         Self {
             name: harness.name.clone(),
             version: harness.version.clone(),
@@ -59,21 +64,16 @@ impl HarnessView {
             user: harness.user.clone(),
             pid: harness.pid,
             pid_started: harness.pid_started,
-            conversations,
+            conversations: harness.process_conversations(),
             parent: harness.parent.as_ref().map(|parent| parent.as_str().into()),
         }
-    }
-
-    /// Whether nothing is known.
-    pub fn is_empty(&self) -> bool {
-        *self == Self::default()
     }
 }
 
 /// The facts in a request, where an unknown field is refused, because it is usually a misspelt one.
-#[derive(Deserialize)]
+#[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct HarnessBody {
+pub(super) struct HarnessBody {
     name: Option<Arc<str>>,
     version: Option<Arc<str>>,
     workspace: Option<Arc<str>>,
@@ -85,18 +85,26 @@ struct HarnessBody {
     parent: Option<Arc<str>>,
 }
 
-/// Reads the facts in a request.
-///
-/// Errors: it is not an object; the first unknown field or wrong type.
-pub(super) fn of_request<'de, D: Deserializer<'de>>(from: D) -> Result<Option<HarnessView>, D::Error> {
-    Ok(request::object::<D, HarnessBody>(from)?.map(HarnessView::from))
+impl TryFrom<HarnessBody> for Harness {
+    type Error = FieldError;
+
+    fn try_from(body: HarnessBody) -> Result<Self, FieldError> {
+        Ok(Self {
+            name: name("name", body.name.as_deref())?,
+            version: name("version", body.version.as_deref())?,
+            workspace: read_workspace("workspace", body.workspace.as_deref())?
+                .map(|folder| folder.as_ref().into()),
+            user: name("user", body.user.as_deref())?,
+            pid: body.pid,
+            pid_started: body.pid_started,
+            conversations: body.conversations,
+            parent: read_name("parent", body.parent.as_deref())?.map(|id| SessionId::new(&id)),
+        })
+    }
 }
 
-impl From<HarnessBody> for HarnessView {
-    fn from(body: HarnessBody) -> Self {
-        let HarnessBody { name, version, workspace, user, pid, pid_started, conversations, parent } = body;
-        Self { name, version, workspace, user, pid, pid_started, conversations, parent }
-    }
+fn name(field: &'static str, text: Option<&str>) -> Result<Option<Arc<str>>, FieldError> {
+    Ok(read_name(field, text)?.map(|text| text.as_ref().into()))
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 use std::{borrow::Cow, fmt, marker::PhantomData};
 
 use serde::{
-    Deserialize, Deserializer, Serialize, Serializer,
+    Deserialize, Deserializer,
     de::{Error, IgnoredAny, IntoDeserializer, MapAccess, SeqAccess, Visitor, value::MapAccessDeserializer},
 };
 use serde_path_to_error::Segment;
@@ -16,15 +16,8 @@ use crate::api::wire::{FieldError, excerpt, hint};
 /// A text of a request, borrowed unless it has escapes.
 ///
 /// A plain `Option<Cow>` would copy the text: `borrow` has no effect inside an `Option`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub(crate) struct Text<'a>(#[serde(borrow)] pub(crate) Cow<'a, str>);
-
-impl<'a> Text<'a> {
-    /// Borrows `text`.
-    pub(crate) fn of(text: &'a str) -> Self {
-        Self(Cow::Borrowed(text))
-    }
-}
 
 impl<'a> From<Text<'a>> for Cow<'a, str> {
     fn from(text: Text<'a>) -> Self {
@@ -48,18 +41,6 @@ pub(crate) struct AtMost<T, const MAX: usize> {
     pub(crate) items: Vec<T>,
     /// Number of all.
     pub(crate) count: usize,
-}
-
-impl<T, const MAX: usize> From<Vec<T>> for AtMost<T, MAX> {
-    fn from(items: Vec<T>) -> Self {
-        Self { count: items.len(), items }
-    }
-}
-
-impl<T: Serialize, const MAX: usize> Serialize for AtMost<T, MAX> {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        self.items.serialize(to)
-    }
 }
 
 impl<'de, T: Deserialize<'de>, const MAX: usize> Deserialize<'de> for AtMost<T, MAX> {
@@ -233,7 +214,7 @@ impl<'de> Visitor<'de> for TextOrNumber {
     }
 
     fn visit_borrowed_str<E: Error>(self, text: &'de str) -> Result<Self::Value, E> {
-        Ok(Some(Text::of(text)))
+        Ok(Some(Text(Cow::Borrowed(text))))
     }
 
     fn visit_str<E: Error>(self, text: &str) -> Result<Self::Value, E> {

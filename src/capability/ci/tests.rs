@@ -8,12 +8,13 @@ use engine::{
     ci::{Follows, Wanted, switch::Settings},
     event::{Seq, SessionId, codec},
     fold::{Dispatched, Effects, Fold},
+    records::Records,
 };
 use journal::{Clock, Journal, JournalSettings, memory::MemoryFiles, time::Timestamp};
 
 use crate::{
     capability::source::{keep_running, pause},
-    daemon::publisher::{Publisher, Records},
+    daemon::publisher::Publisher,
 };
 
 const COMMIT: &str = "1111111111111111111111111111111111111111";

@@ -6,10 +6,11 @@ use std::{
 };
 
 use super::*;
-use engine::event::{Seq, codec};
+use engine::{
+    event::{Seq, codec},
+    records,
+};
 use journal::{Journal, JournalSettings, memory::MemoryFiles};
-
-use crate::daemon::records;
 
 /// Publishes three events at once, and then asks for the stop or panics.
 struct Parting {

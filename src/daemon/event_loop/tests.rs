@@ -14,6 +14,7 @@ use engine::{
     event::{Payload, Provenance, Severity},
     exchange::{Exchange, Harness},
     notification::InjectionPoint,
+    records,
 };
 use journal::{JournalSettings, memory::MemoryFiles};
 
@@ -23,7 +24,6 @@ use crate::{
     daemon::{
         clock::clock_fn,
         projector::{Projector, ReplaySource},
-        records,
         rules::RulesStore,
         snapshots::{Snapshots, writer},
     },

@@ -25,6 +25,7 @@ use engine::{
     event::{EventRef, SessionId, Severity},
     exchange::{Exchange, Harness, InjectionId},
     notification::InjectionPoint,
+    records,
     session::Readable,
 };
 use journal::{
@@ -33,7 +34,6 @@ use journal::{
 
 use crate::{
     config::layers::{LayerKind, SourceFile, Sources},
-    daemon::records,
     history::{
         BYTES_MAX, FILE_NAME, View,
         dump::{count, dump, execute, number},

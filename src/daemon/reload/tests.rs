@@ -3,16 +3,15 @@
 use std::fs;
 
 use super::*;
-use engine::event::Seq;
+use engine::{
+    event::Seq,
+    records::{self, RecordInput},
+};
 use journal::{JournalSettings, memory::MemoryFiles};
 
 use crate::{
     config::daemon::DaemonConfig,
-    daemon::{
-        clock::clock_fn,
-        fold::Fold,
-        records::{self, RecordInput},
-    },
+    daemon::{clock::clock_fn, fold::Fold},
 };
 
 const SUBSCRIBER: &str = "[subscriber]\nid = \"own\"\n[events]\ntypes = [\"ci.check.failed\"]\n";

@@ -6,10 +6,8 @@
 //! preceding header (4). A key is 16 bytes and the record of its event 8, oldest first. `Fold`
 //! defines the state. Nothing in a file is used before its checksum is verified.
 
-use engine::{event::Seq, snapshot::Damaged};
+use engine::{event::Seq, records::LOST, snapshot::Damaged};
 use journal::{IdempotencyKey, OpenError, Record, time::Timestamp};
-
-use crate::daemon::records::LOST;
 
 /// The version of the format, and of the state in it. Raise it when a change would make an earlier
 /// program misread either. A change of the state's fields does not change the format.

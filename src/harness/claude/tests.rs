@@ -4,11 +4,11 @@ use engine::{
     event::Seq,
     exchange::{Answer, Conversations, Directive, Injection, InjectionId, NOT_RUN, Role, Trigger},
     io::RequestId,
+    records,
 };
 use proptest::prelude::*;
 
 use super::*;
-use crate::daemon::records;
 
 const NOW: Timestamp = Timestamp::from_millis(1_000);
 

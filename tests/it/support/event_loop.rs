@@ -13,7 +13,6 @@ use std::{
 
 use aside::daemon::{
     fold::Fold,
-    records,
     recovery::{self, ClosedJournal},
     replay::{self, Before, Followed, RecoveryError, Replay},
     rules::RulesStore,
@@ -22,6 +21,7 @@ use aside::daemon::{
 use engine::{
     Output,
     event::{Event, Seq, codec},
+    records,
 };
 use journal::{
     AppendBatch, AppendError, Appended, Journal, JournalSettings, Level, OpenError, Reader, Record,

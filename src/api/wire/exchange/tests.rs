@@ -73,13 +73,29 @@ fn step_is_a_text_or_a_whole_number() {
 }
 
 #[test]
-fn written_exchange_reads_back_equal() {
+fn every_request_field_is_read() {
     let compacted =
         Exchange { context: ContextChange::Compacted, carrier_effect: CarrierEffect::Cancel, ..minimal() };
     let unchanged = Exchange { context: ContextChange::Unchanged, ..minimal() };
-    for exchange in [minimal(), full(), compacted, unchanged] {
-        let text = serde_json::to_string(&ExchangeView::of(&exchange)).expect("serializes");
-        assert_eq!(parse_text(&text), Ok((exchange, Vec::new())), "{text}");
+    for (text, exchange) in [
+        (r#"{"point":"after_tool","carrier":"c1"}"#, minimal()),
+        (
+            concat!(
+                r#"{"point":"after_tool","carrier":"c1","turn":"t1","step":"3","harness":{"name":"claude-code","version":"2.1","#,
+                r#""workspace":"/w","user":"u","pid":7,"pid_started":263480,"conversations":"one_per_process","parent":"s0"},"#,
+                r#""tool":"Bash","ack":["a1","a2"],"known_calls":["call-1"],"#,
+                r#""budget":{"max_notifications":3,"max_tokens":400,"max_chars":5000},"format":"markdown","#,
+                r#""carrier_effect":"continue","context":"cleared","from":"s0","shows_notices":true,"trigger":"wake"}"#
+            ),
+            full(),
+        ),
+        (
+            r#"{"point":"after_tool","carrier":"c1","carrier_effect":"cancel","context":"compacted"}"#,
+            compacted,
+        ),
+        (r#"{"point":"after_tool","carrier":"c1","context":"unchanged"}"#, unchanged),
+    ] {
+        assert_eq!(parse_text(text), Ok((exchange, Vec::new())), "{text}");
     }
 }
 

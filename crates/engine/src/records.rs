@@ -4,6 +4,7 @@
 //! so that later programs can read today's records. A decoded record is an input of the engine, so
 //! a replay gets the same inputs as live traffic.
 
+mod batch;
 mod body;
 #[cfg(test)]
 mod tests;
@@ -12,23 +13,23 @@ use std::{borrow::Cow, sync::Arc};
 
 use serde::{Serialize, de::DeserializeOwned};
 
+pub use self::batch::Records;
 use self::body::{
-    Asked, Asking, Bare, Carried, Cause, Closed, Decided, Head, Moved, MovedTo, Opened, Rules, Seen, Skipped,
+    Asked, Bare, Carried, Cause, Closed, Decided, Head, Moved, MovedTo, Opened, Rules, Seen, Skipped,
     VERSION, Versioned,
 };
-use engine::{
+use journal::time::Timestamp;
+
+use crate::{
+    engine::io::{Input, RequestId},
     event::{
         EventRef, Seq, SessionId,
         codec::{self, IdOrigin},
     },
     exchange::{Decision, Exchange, Harness, InjectionId, Process, Release, ReleaseRecord},
-    io::{Input, RequestId},
     ledger::ConfirmedBy,
     notification::NotificationId,
 };
-use journal::time::Timestamp;
-
-use crate::api::wire::{exchange::ExchangeView, harness::HarnessView};
 
 /// An event.
 pub const EVENT: u8 = 1;
@@ -215,8 +216,7 @@ pub fn encode_event_with_new_id(event: &EventRef<'_>, body: &mut Vec<u8>) {
 
 /// Appends the body of an [`EXCHANGE`].
 pub fn encode_exchange(request: RequestId, exchange: &Exchange, body: &mut Vec<u8>) {
-    let (session, view) = (exchange.session.as_str(), ExchangeView::of(exchange));
-    write(Asking { request: request.0, session, exchange: view }, body);
+    write(Asked::of(request.0, exchange), body);
 }
 
 /// Appends the body of an [`ACK`], with the evidence of arrival.
@@ -231,7 +231,7 @@ pub fn encode_undelivered(session: &SessionId, injection: &InjectionId, body: &m
 
 /// Appends the body of a [`SESSION_OPENED`].
 pub fn encode_session_opened(session: &SessionId, harness: &Harness, body: &mut Vec<u8>) {
-    write(Opened { session: Cow::Borrowed(session), harness: HarnessView::of(harness) }, body);
+    write(Opened { session: Cow::Borrowed(session), harness: Cow::Borrowed(harness) }, body);
 }
 
 /// Appends the body of a [`SESSION_CLOSED`] of a session that can be resumed.
@@ -322,7 +322,7 @@ pub fn decode(kind: u8, seq: Seq, body: &[u8]) -> Result<RecordInput<'_>, Record
             Input::Event { seq, event }
         }
         EXCHANGE => {
-            let asked: Asked = body.read()?;
+            let asked: Asked<'_> = body.read()?;
             let (request, exchange) = (RequestId(asked.request), asked.into_exchange().into());
             Input::Exchange { seq, request, exchange, release: Release::Recorded(None) }
         }
@@ -337,7 +337,7 @@ pub fn decode(kind: u8, seq: Seq, body: &[u8]) -> Result<RecordInput<'_>, Record
         }
         SESSION_OPENED => {
             let Opened { session, harness } = body.read()?;
-            Input::SessionOpened { session: session.into_owned(), harness }
+            Input::SessionOpened { session: session.into_owned(), harness: harness.into_owned() }
         }
         SESSION_CLOSED => {
             let Closed { session, may_return, cause, pid, pid_started } = body.read()?;

@@ -1,15 +1,15 @@
-//! Records to append: each with its kind, its body encoded by `records`, and its idempotency key.
+//! Records to append: each with its kind, its encoded body, and its idempotency key.
 
-use engine::{
-    event::{Event, EventRef, Seq, SessionId},
-    exchange::{Decision, Exchange, Harness, InjectionId, Process, ReleaseRecord},
-    io::RequestId,
-    ledger::ConfirmedBy,
-    notification::NotificationId,
-};
 use journal::{AppendBatch, BodyTooLarge, RecordKind, time::Timestamp};
 
-use crate::daemon::records::{self, SkipDecision};
+use crate::{
+    engine::io::RequestId,
+    event::{Event, EventRef, Seq, SessionId},
+    exchange::{Decision, Exchange, Harness, InjectionId, Process, ReleaseRecord},
+    ledger::ConfirmedBy,
+    notification::NotificationId,
+    records::{self, SkipDecision},
+};
 
 /// Records with consecutive positions and the same time.
 ///

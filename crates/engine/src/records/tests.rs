@@ -2,7 +2,7 @@
 
 use std::error::Error;
 
-use engine::{
+use crate::{
     event::Severity,
     exchange::{Budget, CarrierEffect, ContextChange, Directive, Format, Trigger},
     notification::{InjectionPoint, Tokens},
@@ -18,7 +18,7 @@ fn event() -> EventRef<'static> {
         id: "e1",
         event_type: "tool.call.failure",
         source: "tool_executor",
-        provenance: engine::event::Provenance::Local,
+        provenance: crate::event::Provenance::Local,
         severity: Severity::Error,
         timestamp: Timestamp::from_millis(5),
         payload: "{}",
