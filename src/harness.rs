@@ -23,10 +23,9 @@ use engine::{
     call::Call,
     event::{Event, SessionId},
     exchange::Exchange,
+    request::{FieldError, shortened},
 };
 use hook::harness::header;
-
-use crate::{api::wire::FieldError, daemon::causes::shortened};
 
 /// The headers of a hook call by name, decoded by [`header_text`].
 pub type Headers<'a> = &'a dyn Fn(&str) -> Option<String>;

@@ -5,8 +5,8 @@
 //! The flow, in the words of the tree:
 //!
 //! ```text
-//! event:     api | capability | harness -> api::wire -> daemon::publisher -> journal
-//!            -> daemon::event_loop -> engine::records -> engine -> matcher -> pipeline
+//! event:     api | capability | harness -> engine::draft -> engine::records -> daemon::publisher
+//!            -> journal -> daemon::event_loop -> engine::records -> engine -> matcher -> pipeline
 //!            -> conversation (queue)
 //! exchange:  harness (parse) -> probe -> engine::records -> journal -> daemon::event_loop -> engine
 //!            -> conversation { acks, replay?, context, confirm, close due batches, offer,

@@ -8,13 +8,11 @@ use axum::{
 use journal::{AppendError, BodyTooLarge};
 
 use crate::{
-    api::wire::{
-        FieldError,
-        error::{ErrorBody, ErrorView},
-    },
+    api::wire::error::{ErrorBody, ErrorView},
     daemon::causes::with_causes,
     history::ProjectionError,
 };
+use engine::request::FieldError;
 
 /// When to retry a temporary refusal, in seconds.
 const RETRY_AFTER: &str = "1";

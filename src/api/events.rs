@@ -8,9 +8,11 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use engine::{
-    event::{EVENT_BYTES_MAX, EventRef, Seq, codec},
+    draft::{BodyError, BodyKind, CallerNeeded, Defaults, Drafts, Headers, Intake},
+    event::{EventRef, Seq, codec},
     ledger::LedgerEntry,
     records,
+    request::FieldError,
     session::Readable,
 };
 use journal::{ReadError, Record, RecordBuf};
@@ -18,27 +20,24 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 #[cfg(test)]
-use crate::api::wire::{error::ErrorBody, event::EventView, publish::Results};
+use crate::api::wire::{error::ErrorBody, event::EventView};
 
 use crate::{
     api::{
         App,
         actor::Actor,
         auth::Route,
-        caller::{Caller, NotFoundYet},
+        caller::Caller,
         error::ApiError,
         extract::{EVENTS_BYTES_MAX, Params, Segment, header, read_body_up_to},
         history,
-        intake::{Intake, NewIds},
+        intake::{NewIds, commit, status},
         lines,
         requester::Requester,
         wire::{
-            FieldError,
-            body::{self, BodyKind, Items},
-            cloudevents,
-            event::{self, Defaults, to_masked_json},
+            event::to_masked_json,
             history::{EventWithHistory, LedgerLine, OtherEvent, raw},
-            publish::{ResultsKind, Summary},
+            publish::{Results, ResultsKind, Summary},
         },
     },
     daemon::tasks::run_blocking,
@@ -102,28 +101,25 @@ pub(crate) async fn publish(
     let mut intake;
     let is_lone = loop {
         intake = Intake::default();
-        let read = || match kind {
-            None => take_binary(&app, &mut intake, &headers, &body).map(Ok),
-            Some(kind) => take_whole(&app, &mut intake, kind, (route, &caller), &body),
-        };
+        let read = || take_whole(&app, &mut intake, (kind, &headers), (route, &caller), &body);
         match app.rooms.publishing.work(body.len(), read).await? {
             Ok(is_lone) => break is_lone,
-            Err(NotFoundYet) => caller.find().await?,
+            Err(CallerNeeded) => caller.find().await?,
         }
     };
     drop(body);
-    let mut verdicts = intake.commit(&app).await?;
+    let mut verdicts = commit(&mut intake, &app).await?;
     if is_lone {
-        verdicts = verdicts.into_lone_refusal()?;
+        verdicts = verdicts.into_lone_refusal().map_err(ApiError::bad)?;
     }
-    let status = verdicts.status();
+    let status = status(verdicts.split());
     Ok(match params.results {
         Some(ResultsKind::Summary) => {
             let mut summary = Summary::default();
             summary.add(verdicts);
             (status, Json(summary)).into_response()
         }
-        Some(ResultsKind::Full) | None => (status, Json(verdicts.into_results())).into_response(),
+        Some(ResultsKind::Full) | None => (status, Json(Results::of(verdicts))).into_response(),
     })
 }
 
@@ -149,58 +145,31 @@ async fn publish_lines(
     lines::publish(app, (route, caller), body).await
 }
 
-/// Takes a CloudEvent in binary mode; returns that it was a single event.
-fn take_binary(app: &App, intake: &mut Intake, headers: &HeaderMap, body: &[u8]) -> Result<bool, ApiError> {
-    check_lone(body)?;
-    let severities = app.config.severities();
-    let headers = headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes()));
-    intake.take(1, cloudevents::binary(headers, body, app.now(), &severities));
-    Ok(true)
-}
-
 /// Takes a body that was read whole; returns whether it was a single event, unless the caller has
-/// to be found first.
+/// to be found first. Without a kind it is a CloudEvent in binary mode.
 fn take_whole(
     app: &App,
     intake: &mut Intake,
-    kind: BodyKind,
+    (kind, headers): (Option<BodyKind<'static>>, &HeaderMap),
     (route, caller): (Route, &Caller),
     body: &[u8],
-) -> Result<Result<bool, NotFoundYet>, ApiError> {
+) -> Result<Result<bool, CallerNeeded>, ApiError> {
     let severities = app.config.severities();
-    let is_cloud = matches!(kind, BodyKind::CloudEvent | BodyKind::CloudEvents);
     let defaults = Defaults::api(app.now(), route.of_events(), &severities);
+    let headers = || Headers::of(headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())));
+    let binary = kind.is_none().then(headers);
+    let kind = binary.as_ref().map(BodyKind::Binary).or(kind).unwrap_or(BodyKind::Json);
+    let mut drafts = Drafts::read(kind, body, &defaults).map_err(|error| match error {
+        BodyError::TooLarge { .. } => ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, error.to_string()),
+        BodyError::Invalid(error) => ApiError::bad(error),
+    })?;
     let mut ids = NewIds::default();
-    let mut take = |number, text| {
-        if is_cloud {
-            intake.take(number, cloudevents::structured(text, app.now(), &severities));
-            return Ok(());
+    while let Some(draft) = drafts.next_draft(&mut || ids.next_id()) {
+        if intake.take(draft, caller.facts()) == Err(CallerNeeded) {
+            return Ok(Err(CallerNeeded));
         }
-        intake.take_from(caller, number, event::parse(text, &defaults, &mut || ids.next_id()))
-    };
-    let items = match kind {
-        BodyKind::CloudEvents => Items::Many(body::many(body).map_err(ApiError::bad)?),
-        BodyKind::CloudEvent => Items::One(body),
-        BodyKind::Json | BodyKind::Lines => body::items(body).map_err(ApiError::bad)?,
-    };
-    Ok(match items {
-        Items::One(text) => {
-            check_lone(text)?;
-            take(1, text).map(|()| true)
-        }
-        Items::Many(items) => {
-            let mut numbered = (1..).zip(items);
-            numbered.try_for_each(|(number, item)| take(number, item.get().as_bytes())).map(|()| false)
-        }
-    })
-}
-
-fn check_lone(body: &[u8]) -> Result<(), ApiError> {
-    if body.len() > EVENT_BYTES_MAX {
-        let message = format!("an event has at most {EVENT_BYTES_MAX} bytes, this one has {}", body.len());
-        return Err(ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, message));
     }
-    Ok(())
+    Ok(Ok(drafts.is_lone()))
 }
 
 /// Selects one of several events with the same id.

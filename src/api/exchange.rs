@@ -15,10 +15,12 @@ use axum::{
 };
 use engine::{
     call::Call,
+    draft::Draft,
     event::{Event, EventRef, SessionId, catalogue},
     exchange::{Answer, Exchange, InjectionId},
     hex::hex,
     records::Records,
+    request::{FieldError, names::checked_name},
 };
 use sha2::{Digest, Sha256};
 
@@ -36,11 +38,8 @@ use crate::{
         probing::{self, Said},
         processes::{self, IdentifiedBy},
         wire::{
-            FieldError,
-            event::ParsedEvent,
             exchange::{AnswerView, ExchangeRequest, KnownFacts, join, of_answer, of_request, parse},
             instructions::INSTRUCTIONS,
-            names::checked_name,
             views::SessionView,
         },
         wrote,
@@ -121,7 +120,7 @@ pub(crate) async fn exchange(
         // Without an answer of the engine there are no remarks; the exchange then reports the reason.
         remarks.extend(Box::pin(untaken(&app, &request)).await.unwrap_or_default());
     }
-    let observed = request.observed.iter().map(ParsedEvent::as_event);
+    let observed = request.observed.iter().map(Draft::as_event);
     let folder = request.exchange.harness.workspace.as_deref().or(workspace);
     let call = |event: EventRef<'_>| Call::of_event(event.event_type, event.payload, folder);
     let calls: Vec<Call> =

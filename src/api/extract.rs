@@ -8,7 +8,10 @@ use axum::{
     http::{HeaderMap, StatusCode, request::Parts},
 };
 use bytes::Bytes;
-use engine::event::SessionId;
+use engine::{
+    event::SessionId,
+    request::{FieldError, names::checked_name},
+};
 use serde::de::DeserializeOwned;
 use tokio::time::timeout;
 use tokio_stream::StreamExt;
@@ -18,7 +21,6 @@ use crate::api::{
     error::ApiError,
     naming::session_of,
     room::{Buffer, Room},
-    wire::{FieldError, names::checked_name},
 };
 
 /// Largest body of most requests, in bytes: webhooks, notices, questions, watches.

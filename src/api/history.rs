@@ -5,6 +5,7 @@
 use axum::{Json, extract::State, http::StatusCode};
 use engine::{
     event::{Seq, SessionId},
+    request::{FieldError, hint},
     session::Readable,
     words::counted,
 };
@@ -20,12 +21,9 @@ use crate::{
         error::ApiError,
         extract::{Params, Segment, SessionSegment},
         naming::known_session,
-        wire::{
-            FieldError, hint,
-            history::{
-                ClosedSessionPage, EventPage, InjectionPage, MessagePage, NamedInjections, NotificationPage,
-                NotificationWithHistory, ProjectionView, raw, read_limit, read_moment,
-            },
+        wire::history::{
+            ClosedSessionPage, EventPage, InjectionPage, MessagePage, NamedInjections, NotificationPage,
+            NotificationWithHistory, ProjectionView, raw, read_limit, read_moment,
         },
     },
     history::{

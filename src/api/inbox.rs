@@ -9,6 +9,7 @@ use engine::{
     format,
     notification::NotificationId,
     records::Records,
+    request::FieldError,
 };
 use journal::time::duration_millis;
 use serde::Deserialize;
@@ -26,7 +27,7 @@ use crate::api::{
     naming::known_session,
     notify::{place_of, session_for},
     questions::open_count,
-    wire::{FieldError, inbox::InboxList, views::WaitingView},
+    wire::{inbox::InboxList, views::WaitingView},
 };
 
 /// Selects the queue.

@@ -18,19 +18,16 @@ use crate::{
     api::{
         App,
         auth::Route,
-        caller::{Caller, NotFoundYet},
+        caller::Caller,
         error::ApiError,
         extract::{broken_off, lazy_timeout, too_slow},
-        intake::{Begun, Intake, NewIds, Verdicts},
+        intake::{Begun, NewIds, commit},
         room::Reservation,
-        wire::{
-            body::LineSplitter,
-            event::{self, Defaults},
-            publish::{ResultsKind, Summary},
-        },
+        wire::publish::{Results, ResultsKind, Summary},
     },
     daemon::produced::produced,
 };
+use engine::draft::{CallerNeeded, Defaults, Intake, LineSplitter, Verdicts};
 
 /// Most lines of one batch. Twice as many would be 5 % cheaper, but an exchange waits behind whole
 /// batches.
@@ -64,12 +61,12 @@ pub(crate) async fn publish(
     while let Some(gathered) = lines.gather().await {
         gathered?;
         let Lines { app, intake, is_ended, .. } = &mut lines;
-        let before = if *is_ended { ahead.take() } else { ahead.replace(intake.begin(app).await?) };
+        let before = if *is_ended { ahead.take() } else { ahead.replace(Begun::begin(intake, app).await?) };
         if let Some(before) = before {
             summary.add(before.done().await?);
         }
         if *is_ended {
-            summary.add(intake.commit(app).await?);
+            summary.add(commit(intake, app).await?);
         }
     }
     if let Some(last) = ahead {
@@ -106,7 +103,7 @@ pub(crate) fn publish_streaming(
 
 fn report(verdicts: Verdicts, results: ResultsKind) -> Bytes {
     match results {
-        ResultsKind::Full => json_line(&verdicts.into_results()),
+        ResultsKind::Full => json_line(&Results::of(verdicts)),
         ResultsKind::Summary => {
             let mut summary = Summary::default();
             summary.add(verdicts);
@@ -179,7 +176,7 @@ impl Lines {
     /// body.
     async fn next_batch(&mut self) -> Option<Result<Verdicts, ApiError>> {
         match self.gather().await? {
-            Ok(()) => Some(self.intake.commit(&self.app).await),
+            Ok(()) => Some(commit(&mut self.intake, &self.app).await),
             Err(error) => Some(Err(error)),
         }
     }
@@ -193,14 +190,14 @@ impl Lines {
                     tokio::task::yield_now().await;
                     continue;
                 }
-                Taken::NotFoundYet => {
+                Taken::CallerNeeded => {
                     if let Err(error) = self.caller.find().await {
                         return Some(Err(error));
                     }
                     continue;
                 }
                 Taken::Batch => return Some(Ok(())),
-                Taken::All if self.is_ended => return (self.intake.len() > 0).then_some(Ok(())),
+                Taken::All if self.is_ended => return (!self.intake.is_empty()).then_some(Ok(())),
                 Taken::All => {}
             }
             let Some(arrived) = self.arrived().await else { return Some(Ok(())) };
@@ -225,7 +222,7 @@ impl Lines {
     /// The next input. Does not wait if the intake has events: `None` then means that nothing has
     /// arrived yet.
     async fn arrived(&mut self) -> Option<Arrived> {
-        if self.intake.len() == 0 {
+        if self.intake.is_empty() {
             self.room = None;
             // A body without an end must not keep the daemon from stopping.
             return Some(tokio::select! {
@@ -248,26 +245,19 @@ impl Lines {
         let defaults = Defaults::api(self.app.now(), self.route.of_events(), &severities);
         let mut new_id = || self.ids.next_id();
         let pause = self.bytes + PAUSE_BYTES;
-        if self.intake.len() == 0 && self.room.is_some() {
+        if self.intake.is_empty() && self.room.is_some() {
             // A record takes up about as much as its line. Growing step by step would copy it twice.
             let to_come = self.body.size_hint().upper().and_then(|bytes| usize::try_from(bytes).ok());
             let bytes = self.splitter.bytes_left().saturating_add(to_come.unwrap_or_default());
             self.intake.reserve(bytes.min(BATCH_BYTES_MAX));
         }
         while !is_full(&self.intake, self.bytes, &self.app) {
-            let line = match self.splitter.next_line() {
-                Some(line) => line,
-                None if self.is_ended => match self.splitter.last_line() {
-                    Some(line) => line,
-                    None => return Taken::All,
-                },
-                None => return Taken::All,
+            let Some((draft, bytes)) = self.splitter.next_draft(self.is_ended, &defaults, &mut new_id) else {
+                return Taken::All;
             };
-            let bytes = line.bytes.as_ref().map_or(0, |bytes| bytes.len());
-            let event = line.bytes.and_then(|bytes| event::parse(bytes, &defaults, &mut new_id));
-            if self.intake.take_from(&self.caller, line.number, event) == Err(NotFoundYet) {
+            if self.intake.take(draft, self.caller.facts()) == Err(CallerNeeded) {
                 self.splitter.repeat();
-                return Taken::NotFoundYet;
+                return Taken::CallerNeeded;
             }
             self.bytes += bytes;
             if self.bytes >= pause {
@@ -287,7 +277,7 @@ enum Taken {
     /// Other tasks have to run first.
     Pause,
     /// The caller has to be found first.
-    NotFoundYet,
+    CallerNeeded,
 }
 
 /// Whether a batch of these lines ends here.

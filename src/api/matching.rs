@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::{Json, body::Body, extract::State};
 use engine::{
     Explanation, Verdict,
+    draft::{Defaults, Draft},
     event::{Event, catalogue},
     nearest::nearest,
 };
@@ -17,10 +18,7 @@ use crate::api::{
     error::ApiError,
     extract::read_body,
     intake::NewIds,
-    wire::{
-        event::{self, Defaults},
-        matching::{MatchView, TakerView},
-    },
+    wire::matching::{MatchView, TakerView},
 };
 
 /// Most sessions that are listed; beyond it only the count is useful.
@@ -44,7 +42,7 @@ pub(crate) async fn explain(
     let mut ids = NewIds::default();
     let severities = app.config.severities();
     let defaults = Defaults::api(app.now(), route.of_events(), &severities);
-    let parsed = event::parse(&body, &defaults, &mut || ids.next_id()).map_err(ApiError::bad)?;
+    let parsed = Draft::read(&body, &defaults, &mut || ids.next_id()).map_err(ApiError::bad)?;
     let event = Arc::new(parsed.as_event().to_event());
     let (explanation, known) = app.engine.explain(Arc::clone(&event)).await?;
     Ok(Json(view(&explanation, &event, &known)))
@@ -94,7 +92,7 @@ mod tests {
             let body = format!(r#"{{"type":"{event_type}"}}"#);
             let none = catalogue::OwnSeverities::default();
             let defaults = Defaults::api(journal::time::Timestamp::ZERO, Route::Unix.of_events(), &none);
-            let parsed = event::parse(body.as_bytes(), &defaults, &mut String::new).expect("an event");
+            let parsed = Draft::read(body.as_bytes(), &defaults, &mut String::new).expect("an event");
             let nobody = Explanation { subscribers: Vec::new(), sessions: Vec::new() };
             view(&nobody, &parsed.as_event().to_event(), &["shop.order.placed".to_owned()]).nearest
         };

@@ -4,13 +4,14 @@
 //! an exchange of a known session needs no query.
 
 use axum::http::StatusCode;
-use engine::{conversation::Named, event::SessionId, exchange::Exchange};
-
-use crate::api::{
-    App,
-    error::ApiError,
-    wire::{FieldError, names::NAME_BYTES_MAX, views::SessionView},
+use engine::{
+    conversation::Named,
+    event::SessionId,
+    exchange::Exchange,
+    request::{FieldError, names::NAME_BYTES_MAX},
 };
+
+use crate::api::{App, error::ApiError, wire::views::SessionView};
 
 /// The session with the id `id`, within `harness` if given.
 ///

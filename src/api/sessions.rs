@@ -8,7 +8,7 @@ use axum::{
     http::StatusCode,
     response::{IntoResponse, Response},
 };
-use engine::event::SessionId;
+use engine::{event::SessionId, request::FieldError};
 use serde::Deserialize;
 
 #[cfg(test)]
@@ -20,10 +20,7 @@ use crate::api::{
     error::ApiError,
     extract::{Params, SessionSegment},
     naming::{known_session, no_session},
-    wire::{
-        FieldError,
-        views::{PendingView, SessionList, SessionView},
-    },
+    wire::views::{PendingView, SessionList, SessionView},
 };
 
 /// Default wait of a long poll, in seconds; below the minute after which idle connections are often

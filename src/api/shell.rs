@@ -8,10 +8,10 @@ use uuid::Uuid;
 #[cfg(test)]
 use crate::api::wire::error::ErrorBody;
 use crate::{
-    api::{App, actor::Actor, error::ApiError, extract::read_body, wire::request},
+    api::{App, actor::Actor, error::ApiError, extract::read_body},
     capability::shell::Ran,
 };
-use engine::records::Records;
+use engine::{records::Records, request};
 
 /// The outcome of a report.
 #[derive(Debug, Serialize)]

@@ -24,6 +24,10 @@ use engine::{
     exchange::Harness,
     io::Pending,
     records,
+    request::{
+        FieldError,
+        names::{read_name, read_workspace},
+    },
 };
 use futures_util::stream;
 use journal::{ReadError, Reader, record::Record};
@@ -48,9 +52,7 @@ use crate::{
         sessions::pending_now,
         wake_routes::{Attached, ForMonitor},
         wire::{
-            FieldError,
             event::to_json,
-            names::{read_name, read_workspace},
             views::{PendingView, WakeView},
         },
     },

@@ -10,6 +10,7 @@ use axum::{Json, body::Body, extract::State, http::StatusCode};
 use engine::{
     event::SessionId,
     records::Records,
+    request::FieldError,
     session::SessionState,
     watch::{
         ALL_MAX, Condition, EXPIRES_DEFAULT, EXPIRES_MAX, Needs, PER_OWNER_MAX, Part, Watch,
@@ -35,10 +36,7 @@ use crate::{
         naming::{known_session, session_of},
         notify::{new_id, session_for},
         share::{Bounds, Held},
-        wire::{
-            FieldError,
-            watches::{ConditionView, WatchAnswer, WatchList, WatchRequest, WatchView},
-        },
+        wire::watches::{ConditionView, WatchAnswer, WatchList, WatchRequest, WatchView},
     },
     capability::{
         ci,

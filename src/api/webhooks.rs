@@ -13,9 +13,11 @@ use axum::{
 };
 use bytes::Bytes;
 use engine::{
+    draft::check_size,
     event::{Event, Payload, Provenance, strip_text},
     nearest::nearest,
     records::Records,
+    request::{FieldError, names::checked_name},
     words::Words,
 };
 use journal::Outcome;
@@ -34,10 +36,7 @@ use crate::{
         extract::{self, Segment, read_body},
         webhook_paths::PATH,
         wire::{
-            FieldError,
             error::ErrorView,
-            event::check_size,
-            names::checked_name,
             publish::NumberedError,
             webhooks::{SenderList, SenderView},
         },

@@ -8,20 +8,17 @@ use std::{
     process,
 };
 
-use engine::event::catalogue;
+use engine::{event::catalogue, request::hint};
 
 use super::{CliError, Context};
-use crate::{
-    api::wire::hint,
-    config::{
-        compile::{Compiled, compile},
-        declared,
-        effective::{self, KeyInForce},
-        layers::{FileKind, LayerKind, SourceFile, Sources},
-        listing::{self, Listed, ListedState},
-        load::{layers_of, read_layers},
-        trial,
-    },
+use crate::config::{
+    compile::{Compiled, compile},
+    declared,
+    effective::{self, KeyInForce},
+    layers::{FileKind, LayerKind, SourceFile, Sources},
+    listing::{self, Listed, ListedState},
+    load::{layers_of, read_layers},
+    trial,
 };
 
 #[derive(Debug, clap::Args)]

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, env, sync::Arc, time::Duration};
 
-use engine::words::counted;
+use engine::{request::hint, words::counted};
 use hook::client::percent_encode;
 use serde_json::{Value, json};
 
@@ -15,7 +15,6 @@ use crate::{
     api::{
         Machine,
         wire::{
-            hint,
             sources::{CountView, SourceView, SourcesView},
             views::SessionList,
         },

@@ -45,20 +45,18 @@ use engine::{
     event::{Event, Provenance, SessionId, Severity, clean_text},
     exchange::{Budget, CarrierEffect, ContextChange, Exchange, Harness},
     notification::InjectionPoint,
+    request::{
+        FieldError,
+        names::{read_name, read_workspace},
+    },
 };
 use journal::time::Timestamp;
 use serde_json::{Value, json, value::RawValue};
 
-use crate::{
-    api::wire::{
-        FieldError,
-        names::{read_name, read_workspace},
-    },
-    harness::{
-        HookCall, HookEnv, HookError, Then, Transcript,
-        kind::{ClientFiles, Hooks, Kind, SessionFiles, Variables},
-        stdin::read,
-    },
+use crate::harness::{
+    HookCall, HookEnv, HookError, Then, Transcript,
+    kind::{ClientFiles, Hooks, Kind, SessionFiles, Variables},
+    stdin::read,
 };
 use calls::compared;
 use native::CAPS;

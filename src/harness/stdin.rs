@@ -4,10 +4,8 @@ use std::borrow::Cow;
 
 use serde::Deserialize;
 
-use crate::{
-    daemon::causes::shortened,
-    harness::{HookError, InputError},
-};
+use crate::harness::{HookError, InputError};
+use engine::request::shortened;
 
 /// Parses the wanted fields, and skips the rest without building it.
 ///

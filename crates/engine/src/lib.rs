@@ -54,6 +54,7 @@ pub mod json;
 pub mod ledger;
 pub mod notification;
 pub mod rate;
+pub mod request;
 pub mod session;
 pub mod transcript;
 
@@ -70,6 +71,7 @@ pub mod throttle;
 pub mod watch;
 
 // The whole.
+pub mod draft;
 mod engine;
 pub mod records;
 pub mod rules;

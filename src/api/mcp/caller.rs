@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use axum::http::HeaderMap;
-use engine::event::SessionId;
+use engine::{event::SessionId, request::FieldError};
 use hook::harness::header;
 
 use crate::{
@@ -15,7 +15,7 @@ use crate::{
         extract::{self, read_session},
         naming::session_of,
         requester::Requester,
-        wire::{FieldError, views::SessionView},
+        wire::views::SessionView,
     },
     harness::header_text,
 };

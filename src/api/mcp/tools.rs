@@ -12,6 +12,7 @@ use engine::{
     exchange::{Exchange, Trigger},
     nearest::nearest,
     notification::InjectionPoint,
+    request::{FieldError, hint},
     sink::question::Awaited,
     watch::Watch,
 };
@@ -23,7 +24,6 @@ use crate::api::{
     notify, questions,
     watches::{self, Begun},
     wire::{
-        FieldError, hint,
         inbox::InboxRequest,
         notify::NotifyRequest,
         questions::{Asked, QuestionRequest},

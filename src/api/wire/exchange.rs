@@ -11,12 +11,17 @@ mod tests;
 use std::{borrow::Cow, sync::Arc};
 
 use engine::{
+    draft::{Defaults, Draft, SOURCE_DEFAULT},
     event::{OWN_SOURCE, Provenance, SessionId, catalogue::OwnSeverities},
     exchange::{
         Answer, Budget, CarrierEffect, ContextChange, Conversations, Directive, Exchange, Format, Harness,
         InjectionId, NOT_RUN, Released, Role, Trigger,
     },
     notification::{InjectionPoint, Tokens},
+    request::{
+        self, AtMost, FieldError, Text,
+        names::{checked_name, read_name},
+    },
 };
 use journal::time::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -25,13 +30,7 @@ use serde_json::value::RawValue;
 #[cfg(test)]
 use crate::api::wire::{event::EventView, harness::HarnessView};
 
-use crate::api::wire::{
-    FieldError,
-    event::{self, Defaults, ParsedEvent},
-    harness::HarnessBody,
-    names::{checked_name, read_name},
-    request::{self, AtMost, Text},
-};
+use crate::api::wire::harness::HarnessBody;
 
 /// Most events in one exchange: several times the parallel tool calls of a turn.
 pub const OBSERVE_MAX: usize = 100;
@@ -48,7 +47,7 @@ pub struct ExchangeRequest<'a> {
     /// The exchange.
     pub exchange: Exchange,
     /// The observed events, in order of occurrence.
-    pub observed: Vec<ParsedEvent<'a>>,
+    pub observed: Vec<Draft<'a>>,
     /// The indices of those without a source.
     unsourced: Vec<usize>,
 }
@@ -64,10 +63,10 @@ impl ExchangeRequest<'_> {
     /// Sets the source of the observed events that have none: the harness of the request, else
     /// `known`, the harness of the session, else the API's own name.
     pub fn set_sources(&mut self, known: Option<&str>) {
-        let name = self.exchange.harness.name.as_deref().or(known).unwrap_or(event::SOURCE_DEFAULT);
+        let name = self.exchange.harness.name.as_deref().or(known).unwrap_or(SOURCE_DEFAULT);
         for index in &self.unsourced {
             if let Some(event) = self.observed.get_mut(*index) {
-                event.source = name.to_owned().into();
+                event.set_source(name);
             }
         }
     }
@@ -76,8 +75,9 @@ impl ExchangeRequest<'_> {
     /// has each result, and adds it to the messages. A critical failure is delivered all the same.
     fn know_own_calls(&mut self) {
         let session = self.exchange.session.clone();
-        for event in self.observed.iter().filter(|event| event.session.as_deref() == Some(session.as_str())) {
-            let call = remarks::failed_call(event);
+        let own = self.observed.iter().map(Draft::as_event);
+        for event in own.filter(|event| event.session == Some(session.as_str())) {
+            let call = remarks::failed_call(&event);
             if let Some(call) = call.filter(|call| !self.exchange.known_calls.contains(call)) {
                 self.exchange.known_calls.push(call);
             }
@@ -91,8 +91,8 @@ impl ExchangeRequest<'_> {
             return;
         }
         for event in &mut self.observed {
-            if event.session.as_deref() == Some(id.as_str()) {
-                event.session = Some(session.to_string().into());
+            if event.as_event().session == Some(id.as_str()) {
+                event.address_to(session.as_str());
             }
         }
     }
@@ -120,9 +120,9 @@ pub fn parse<'a>(
     let mut observed = Vec::with_capacity(items.len());
     let mut unsourced = Vec::new();
     for (index, item) in items.into_iter().enumerate() {
-        let parsed = event::parse(item.get().as_bytes(), &defaults, new_id)
+        let parsed = Draft::read(item.get().as_bytes(), &defaults, new_id)
             .map_err(|error| error.within(&format!("observe[{index}]")))?;
-        if parsed.source.is_empty() {
+        if parsed.as_event().source.is_empty() {
             unsourced.push(index);
         }
         observed.push(parsed);

@@ -5,14 +5,12 @@ use std::sync::Arc;
 use engine::{
     event::SessionId,
     exchange::{Conversations, Harness},
+    request::{
+        self, FieldError,
+        names::{read_name, read_workspace},
+    },
 };
 use serde::{Deserialize, Serialize};
-
-use crate::api::wire::{
-    FieldError,
-    names::{read_name, read_workspace},
-    request,
-};
 
 /// Facts about a harness; in an answer, unknown fields are ignored.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]

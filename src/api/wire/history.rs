@@ -8,12 +8,13 @@ use std::borrow::Cow;
 use engine::{
     event::Seq,
     ledger::{LedgerEntry, Reason, Step, Subject},
+    request::FieldError,
 };
 use journal::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::api::wire::{FieldError, event::EventView, harness::HarnessView};
+use crate::api::wire::{event::EventView, harness::HarnessView};
 
 /// One ledger entry.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]

@@ -1,14 +1,12 @@
 //! The JSON of an agent's inbox request.
 
-use engine::event::SessionId;
+use engine::{
+    event::SessionId,
+    request::{self, FieldError, Text, names::read_name},
+};
 use serde::{Deserialize, Serialize};
 
-use crate::api::wire::{
-    FieldError,
-    names::read_name,
-    request::{self, Text},
-    views::WaitingView,
-};
+use crate::api::wire::views::WaitingView;
 
 /// An agent's inbox request.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

@@ -3,9 +3,12 @@
 use std::sync::Arc;
 
 use engine::{
-    event::SessionId,
-    event::mask_secrets,
+    event::{SessionId, mask_secrets},
     notification::{Category, Level, link},
+    request::{
+        self, FieldError, Text,
+        names::{read_name, read_workspace},
+    },
     sink::{
         CONTEXT_CHARS_MAX, CONTEXT_DEFAULT, MESSAGE_CHARS_MAX, Notice, Progress, clean_line,
         progress::{DONE, KEY_CHARS_MAX},
@@ -14,12 +17,6 @@ use engine::{
 use journal::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-
-use crate::api::wire::{
-    FieldError,
-    names::{read_name, read_workspace},
-    request::{self, Text},
-};
 
 /// A request for a notice to the user.
 #[derive(Debug, Clone, PartialEq, Eq)]

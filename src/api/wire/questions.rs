@@ -4,6 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use engine::{
     notification::Category,
+    request::{self, FieldError, Text, hint},
     sink::{
         Question, clean_line,
         question::{ASKED_FOR_DEFAULT, Awaited, CHOICE_CHARS_MAX, CHOICES},
@@ -13,9 +14,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::api::wire::{
-    FieldError, hint,
     notify::{NoticeBody, NotifyRequest},
-    request::{self, Text},
     watches::read_expires,
 };
 

@@ -4,16 +4,14 @@ use std::{sync::Arc, time::Duration};
 
 use engine::{
     event::{SessionId, strip_text},
+    request::{
+        self, FieldError, Text,
+        names::{read_name, read_workspace},
+    },
     watch::{CONDITIONS_MAX, EXPIRES_MAX, NOTE_CHARS_MAX, Needs, ReminderKind, Watch},
 };
 use journal::time::parse_duration;
 use serde::{Deserialize, Serialize};
-
-use crate::api::wire::{
-    FieldError,
-    names::{read_name, read_workspace},
-    request::{self, Text},
-};
 
 /// A watch request. docs/watches.md defines its conditions.
 #[derive(Debug, Clone, PartialEq, Eq)]

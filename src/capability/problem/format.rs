@@ -18,7 +18,7 @@ use strum::{IntoStaticStr, VariantArray};
 use self::document::PROBLEMS_MAX;
 pub use self::{cargo::Cargo, encoding::text_of, go_test::GoTest};
 use super::{Problem, lines::LINE_BYTES_MAX};
-use crate::daemon::causes::shortened;
+use engine::request::shortened;
 
 /// Largest document, in bytes.
 pub const DOCUMENT_BYTES_MAX: usize = 16 * 1024 * 1024;

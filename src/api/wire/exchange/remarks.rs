@@ -6,14 +6,15 @@
 use std::{fmt::Write, sync::Arc};
 
 use engine::{
+    draft::Draft,
+    event::EventRef,
     exchange::{Answer, CarrierEffect, Exchange, Remark},
     nearest::nearest,
     notification::InjectionPoint,
+    request::{FieldError, excerpt, hint},
 };
 use serde::Deserialize;
 use serde_json::{Map, Value};
-
-use crate::api::wire::{FieldError, event::ParsedEvent, excerpt, hint};
 
 /// Most remarks in one notice; the others are counted.
 const REMARKS_MAX: usize = 3;
@@ -51,23 +52,19 @@ pub struct KnownFacts<'a> {
 }
 
 /// The call of a failure that its harness knows; `None` for other events, and for a critical one.
-pub(super) fn failed_call(event: &ParsedEvent<'_>) -> Option<Arc<str>> {
+pub(super) fn failed_call(event: &EventRef<'_>) -> Option<Arc<str>> {
     #[derive(Deserialize)]
     struct Failed {
         call_id: String,
     }
-    let is_failure = matches!(&*event.event_type, "tool.call.failure" | "tool.call.timeout");
+    let is_failure = matches!(event.event_type, "tool.call.failure" | "tool.call.timeout");
     let is_known = is_failure && event.severity < engine::event::Severity::Critical;
-    let failed: Failed = is_known.then(|| serde_json::from_str(&event.payload).ok())??;
+    let failed: Failed = is_known.then(|| serde_json::from_str(event.payload).ok())??;
     Some(failed.call_id.into())
 }
 
 /// The remarks on a request that need no look at the queue.
-pub fn of_request(
-    exchange: &Exchange,
-    observed: &[ParsedEvent<'_>],
-    known: KnownFacts<'_>,
-) -> Vec<FieldError> {
+pub fn of_request(exchange: &Exchange, observed: &[Draft<'_>], known: KnownFacts<'_>) -> Vec<FieldError> {
     let mut remarks = Vec::new();
     let (effect, at) = match exchange.carrier_effect {
         CarrierEffect::None => ("none", exchange.point),
@@ -82,9 +79,9 @@ pub fn of_request(
         let message = format!("no notification fits into {chars} characters");
         remarks.push(FieldError::new("budget.max_chars", message));
     }
-    for (index, event) in observed.iter().enumerate() {
+    for (index, event) in observed.iter().map(Draft::as_event).enumerate() {
         let found =
-            of_event(exchange, event, known).map(|remark| remark.within(&format!("observe[{index}]")));
+            of_event(exchange, &event, known).map(|remark| remark.within(&format!("observe[{index}]")));
         remarks.extend(found);
     }
     remarks
@@ -92,19 +89,19 @@ pub fn of_request(
 
 fn of_event(
     exchange: &Exchange,
-    event: &ParsedEvent<'_>,
+    event: &EventRef<'_>,
     known: KnownFacts<'_>,
 ) -> impl Iterator<Item = FieldError> {
-    let is_own = event.session.as_deref() == Some(exchange.session.as_str());
+    let is_own = event.session == Some(exchange.session.as_str());
     let harness = exchange.harness.name.as_deref().or(known.harness);
-    let is_of_turn = is_own && TURN_TYPES.contains(&&*event.event_type);
+    let is_of_turn = is_own && TURN_TYPES.contains(&event.event_type);
     let stranger = harness.filter(|harness| is_of_turn && *harness != event.source).map(|harness| {
         let message = format!("`{}` counts only from the session's harness, `{harness}`", event.event_type);
         FieldError::new("source", message)
     });
     let workspace = exchange.harness.workspace.as_deref().or(known.workspace);
-    let has_ended = ENDED.contains(&&*event.event_type);
-    let fields = has_ended.then(|| serde_json::from_str::<Map<String, Value>>(&event.payload).ok()).flatten();
+    let has_ended = ENDED.contains(&event.event_type);
+    let fields = has_ended.then(|| serde_json::from_str::<Map<String, Value>>(event.payload).ok()).flatten();
     let of_call = fields.map(|fields| of_call(&fields, workspace)).unwrap_or_default();
     stranger.into_iter().chain(of_call.into_iter().map(|remark| remark.within("payload")))
 }

@@ -7,6 +7,7 @@ use engine::{
 };
 
 use super::*;
+use crate::api::wire::event::to_json;
 
 fn parse_text(text: &str) -> Result<(Exchange, Vec<String>), FieldError> {
     let (session, now) = (SessionId::new("s1"), Timestamp::from_millis(1_000));
@@ -17,7 +18,7 @@ fn parse_text(text: &str) -> Result<(Exchange, Vec<String>), FieldError> {
     };
     let none = OwnSeverities::default();
     let request = parse(text.as_bytes(), &session, now, Provenance::Harness, &none, &mut new_id)?;
-    let observed = request.observed.iter().map(|event| event::to_json(&event.as_event(), None)).collect();
+    let observed = request.observed.iter().map(|event| to_json(&event.as_event(), None)).collect();
     Ok((request.exchange, observed))
 }
 

@@ -2,9 +2,10 @@
 
 use std::borrow::Cow;
 
-use engine::event::clean_text;
-
-use crate::api::wire::{FieldError, excerpt};
+use crate::{
+    event::clean_text,
+    request::{FieldError, excerpt},
+};
 
 /// Longest id, source, session or cause, in bytes.
 pub const NAME_BYTES_MAX: usize = 256;
@@ -12,7 +13,7 @@ pub const NAME_BYTES_MAX: usize = 256;
 pub const WORKSPACE_BYTES_MAX: usize = 4096;
 
 /// Validates a name: printable, not empty, at most [`NAME_BYTES_MAX`] bytes.
-pub(crate) fn checked_name<'a>(
+pub fn checked_name<'a>(
     field: &'static str,
     text: impl Into<Cow<'a, str>>,
 ) -> Result<Cow<'a, str>, FieldError> {
@@ -25,7 +26,7 @@ pub(crate) fn checked_name<'a>(
 }
 
 /// The same for a name that may be absent.
-pub(crate) fn read_name<'a>(
+pub fn read_name<'a>(
     field: &'static str,
     text: Option<impl Into<Cow<'a, str>>>,
 ) -> Result<Option<Cow<'a, str>>, FieldError> {
@@ -37,7 +38,7 @@ pub(crate) fn read_name<'a>(
 /// Shape: without empty and `.` segments and a trailing slash, none of which changes the target. A
 /// name may have every character that the system allows; output code removes unsafe ones. Errors:
 /// it is relative, too long, or has a `..`, whose target depends on links.
-pub(crate) fn read_workspace<'a>(
+pub fn read_workspace<'a>(
     field: &'static str,
     text: Option<impl Into<Cow<'a, str>>>,
 ) -> Result<Option<Cow<'a, str>>, FieldError> {
@@ -70,7 +71,7 @@ fn check_length(field: &'static str, text: &str, bytes_max: usize) -> Result<(),
 }
 
 /// Refuses a text that is too long or has characters that are not printed on one line.
-pub(super) fn check_printable(field: &'static str, text: &str, bytes_max: usize) -> Result<(), FieldError> {
+pub fn check_printable(field: &'static str, text: &str, bytes_max: usize) -> Result<(), FieldError> {
     check_length(field, text, bytes_max)?;
     let is_plain = text.bytes().all(|byte| matches!(byte, b' '..=b'~'));
     if !is_plain && (text.contains(['\n', '\t']) || clean_text(text) != text) {

@@ -1,7 +1,10 @@
-//! Parses a request into its derived type, with an error for the user if it does not fit.
+//! Parses a request in JSON into its derived type, with an error for the user if it does not fit.
 //!
 //! A valid request is parsed once; only an error costs more. `null` counts as absent where a field
 //! is optional.
+
+mod error;
+pub mod names;
 
 use std::{borrow::Cow, fmt, marker::PhantomData};
 
@@ -11,13 +14,13 @@ use serde::{
 };
 use serde_path_to_error::Segment;
 
-use crate::api::wire::{FieldError, excerpt, hint};
+pub use self::error::{FieldError, excerpt, hint, shortened};
 
 /// A text of a request, borrowed unless it has escapes.
 ///
 /// A plain `Option<Cow>` would copy the text: `borrow` has no effect inside an `Option`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-pub(crate) struct Text<'a>(#[serde(borrow)] pub(crate) Cow<'a, str>);
+pub struct Text<'a>(#[serde(borrow)] pub Cow<'a, str>);
 
 impl<'a> From<Text<'a>> for Cow<'a, str> {
     fn from(text: Text<'a>) -> Self {
@@ -36,11 +39,11 @@ impl std::ops::Deref for Text<'_> {
 /// The first `MAX` items of an array, and the number of all; further ones are skipped without being
 /// built.
 #[derive(Debug)]
-pub(crate) struct AtMost<T, const MAX: usize> {
+pub struct AtMost<T, const MAX: usize> {
     /// The first ones.
-    pub(crate) items: Vec<T>,
+    pub items: Vec<T>,
     /// Number of all.
-    pub(crate) count: usize,
+    pub count: usize,
 }
 
 impl<'de, T: Deserialize<'de>, const MAX: usize> Deserialize<'de> for AtMost<T, MAX> {
@@ -84,7 +87,7 @@ const TOO_DEEP: &str = "recursion limit exceeded";
 /// Reads an object inside a request.
 ///
 /// Without this, serde also accepts an array, whose items are the fields by position.
-pub(crate) fn object<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Option<T>, D::Error> {
+pub fn object<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Option<T>, D::Error> {
     Ok(Option::<Object<T>>::deserialize(from)?.map(|object| object.0))
 }
 
@@ -113,28 +116,24 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for ObjectVisitor<T> {
 /// Reads a word of an enum.
 ///
 /// Without this, serde also accepts an object that has the word as its only field.
-pub(crate) fn word<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<T, D::Error> {
+pub fn word<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<T, D::Error> {
     T::deserialize(Text::deserialize(from)?.0.into_deserializer())
 }
 
 /// Reads a word of an enum that may be absent, like [`word`].
-pub(crate) fn optional_word<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
-    from: D,
-) -> Result<Option<T>, D::Error> {
+pub fn optional_word<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Option<T>, D::Error> {
     let word: Option<Text<'de>> = Deserialize::deserialize(from)?;
     word.map(|word| T::deserialize(word.0.into_deserializer())).transpose()
 }
 
 /// The same without the white space around the word, for what a model writes.
-pub(crate) fn trimmed_word<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
-    from: D,
-) -> Result<Option<T>, D::Error> {
+pub fn trimmed_word<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Option<T>, D::Error> {
     let word: Option<Text<'de>> = Deserialize::deserialize(from)?;
     word.map(|word| T::deserialize(word.trim().into_deserializer())).transpose()
 }
 
 /// Reads an array of texts; a single one may be given without brackets, as models often write it.
-pub(crate) fn one_or_many<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
+pub fn one_or_many<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
     from.deserialize_any(OneOrMany)
 }
 
@@ -161,7 +160,7 @@ impl<'de> Visitor<'de> for OneOrMany {
 }
 
 /// Reads an array of texts, or nothing.
-pub(crate) fn texts<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Vec<Text<'de>>>, D::Error> {
+pub fn texts<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Vec<Text<'de>>>, D::Error> {
     from.deserialize_any(Texts)
 }
 
@@ -200,7 +199,7 @@ fn few<'de, T: Deserialize<'de>, A: SeqAccess<'de>>(mut items: A) -> Result<Vec<
 }
 
 /// Reads a text, or a whole number as its digits; `null` is absent.
-pub(crate) fn text_or_number<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Text<'de>>, D::Error> {
+pub fn text_or_number<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Text<'de>>, D::Error> {
     from.deserialize_any(TextOrNumber)
 }
 
@@ -238,7 +237,7 @@ impl<'de> Visitor<'de> for TextOrNumber {
 ///
 /// Errors: it is not a JSON object; or the path of a field that is unknown, missing, given twice or
 /// of the wrong type, with the nearest valid word or the allowed ones.
-pub(crate) fn read<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, FieldError> {
+pub fn read<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, FieldError> {
     if !text.trim_ascii_start().starts_with('{') {
         return Err(no_json(text)
             .unwrap_or_else(|| FieldError::whole(format!("must be a JSON object, not {}", kind_of(text)))));
@@ -249,7 +248,7 @@ pub(crate) fn read<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, FieldErro
 /// Reads the object in the bytes of a body.
 ///
 /// Errors: as [`read`], or it is not UTF-8.
-pub(crate) fn read_body<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, FieldError> {
+pub fn read_body<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, FieldError> {
     let text = std::str::from_utf8(body);
     read(text.map_err(|error| FieldError::whole(format!("is not UTF-8: {error}")))?)
 }
@@ -357,7 +356,7 @@ fn shown(found: &str, expected: &str) -> String {
 }
 
 /// The JSON type at the start of `text`, with its article.
-pub(crate) fn kind_of(text: &str) -> &'static str {
+pub fn kind_of(text: &str) -> &'static str {
     match text.trim_start().as_bytes().first() {
         None => "nothing",
         Some(b'{') => "an object",

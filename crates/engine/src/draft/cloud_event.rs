@@ -14,23 +14,20 @@
 use std::{borrow::Cow, collections::BTreeMap};
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
-use engine::{
-    event::{Provenance, catalogue::OwnSeverities, codec::IdOrigin, cut_text},
-    raw_json,
-};
-use journal::time::Timestamp;
 use serde::{Deserialize, de::IgnoredAny};
 use serde_json::{Value, value::RawValue};
 
-use crate::api::wire::{
-    FieldError,
-    event::{
-        ParsedEvent, check_payload, check_size, read_dedupe_key, read_severity, read_source, read_timestamp,
-        read_type,
+use crate::{
+    draft::{
+        Defaults, Draft, check_payload, check_size, read_dedupe_key, read_severity, read_source,
+        read_timestamp, read_type,
     },
-    excerpt,
-    names::{read_name, read_workspace},
-    request::{self, Text},
+    event::{Provenance, codec::IdOrigin, cut_text},
+    raw_json,
+    request::{
+        self, FieldError, Text, excerpt,
+        names::{read_name, read_workspace},
+    },
 };
 
 /// Most extension attributes in a payload; of more, the first ones by name.
@@ -100,11 +97,7 @@ struct Attributes<'a> {
 /// Parses one CloudEvent in structured mode; in batch mode, one item of the array.
 ///
 /// Errors: the first missing or invalid attribute.
-pub fn structured<'a>(
-    body: &'a [u8],
-    now: Timestamp,
-    severities: &OwnSeverities,
-) -> Result<ParsedEvent<'a>, FieldError> {
+pub(super) fn structured<'a>(body: &'a [u8], defaults: &Defaults<'_>) -> Result<Draft<'a>, FieldError> {
     check_size(body.len())?;
     let attributes: Attributes<'a> = request::read_body(body)?;
     let payload = match (attributes.data, &attributes.data_base64) {
@@ -133,29 +126,43 @@ pub fn structured<'a>(
         };
         raw_json::each_entry(object, take).ok();
     }
-    event(attributes, extensions, payload, now, severities)
+    event(attributes, extensions, payload, defaults)
+}
+
+/// The headers of a CloudEvent in binary mode.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Headers<'a> {
+    media: Media,
+    /// The values of `ce-<attribute>`, by attribute.
+    given: BTreeMap<&'a str, &'a [u8]>,
+}
+
+impl<'a> Headers<'a> {
+    /// Keeps those with a meaning of `headers`, which are names in lower case and their values.
+    pub fn of(headers: impl Iterator<Item = (&'a str, &'a [u8])>) -> Self {
+        let mut kept = Self { media: Media::Unstated, given: BTreeMap::new() };
+        for (name, value) in headers {
+            if name == "content-type" {
+                kept.media = Media::of(std::str::from_utf8(value).ok());
+            } else if let Some(name) = name.strip_prefix("ce-") {
+                kept.given.insert(name, value);
+            }
+        }
+        kept
+    }
 }
 
 /// Parses one CloudEvent in binary mode.
 ///
-/// Shape: `headers` are names in lower case and their values, of which those of `ce-<attribute>` may
-/// be quoted and are percent-encoded; `body` is the data. Errors: as [`structured`].
-pub fn binary<'a>(
-    headers: impl Iterator<Item = (&'a str, &'a [u8])>,
+/// Shape: the values of `headers` may be quoted and are percent-encoded; `body` is the data. Errors:
+/// as [`structured`].
+pub(super) fn binary<'a>(
+    headers: &Headers<'a>,
     body: &'a [u8],
-    now: Timestamp,
-    severities: &OwnSeverities,
-) -> Result<ParsedEvent<'a>, FieldError> {
+    defaults: &Defaults<'_>,
+) -> Result<Draft<'a>, FieldError> {
     check_size(body.len())?;
-    let mut media = Media::Unstated;
-    let mut given: BTreeMap<&str, &[u8]> = BTreeMap::new();
-    for (name, value) in headers {
-        if name == "content-type" {
-            media = Media::of(std::str::from_utf8(value).ok());
-        } else if let Some(name) = name.strip_prefix("ce-") {
-            given.insert(name, value);
-        }
-    }
+    let Headers { media, given } = headers;
     let decode = |name: &str, value: &'a [u8]| {
         let text = std::str::from_utf8(value).ok().map(unquoted).and_then(percent_decoded);
         text.ok_or_else(|| FieldError::new(name.to_owned(), "is not percent-encoded UTF-8"))
@@ -166,7 +173,7 @@ pub fn binary<'a>(
     let extensions = given.iter().filter(|(name, _)| is_extension(name));
     let extensions = extensions.map(|(name, text)| Ok(((*name).to_owned(), decode(name, text)?.into())));
     let extensions = extensions.collect::<Result<Extensions, FieldError>>()?;
-    let payload = if body.is_empty() { Cow::Borrowed("{}") } else { payload_of_bytes(body, media)? };
+    let payload = if body.is_empty() { Cow::Borrowed("{}") } else { payload_of_bytes(body, *media)? };
     let attributes = Attributes {
         specversion: attribute("specversion")?,
         id: attribute("id")?,
@@ -183,16 +190,15 @@ pub fn binary<'a>(
         cause: attribute("cause")?,
         dedupe_key: attribute("dedupekey")?,
     };
-    event(attributes, extensions, payload, now, severities)
+    event(attributes, extensions, payload, defaults)
 }
 
 fn event<'a>(
     attributes: Attributes<'a>,
     extensions: Extensions,
     payload: Cow<'a, str>,
-    now: Timestamp,
-    severities: &OwnSeverities,
-) -> Result<ParsedEvent<'a>, FieldError> {
+    defaults: &Defaults<'_>,
+) -> Result<Draft<'a>, FieldError> {
     match attributes.specversion.as_deref() {
         Some("1.0") => {}
         Some(other) => {
@@ -201,7 +207,8 @@ fn event<'a>(
         None => return Err(missing("specversion")),
     }
     let event_type = attributes.event_type.ok_or_else(|| missing("type"))?.0;
-    let severity = read_severity(attributes.severity.as_deref(), read_type(&event_type)?, severities)?;
+    let severity =
+        read_severity(attributes.severity.as_deref(), read_type(&event_type)?, defaults.severities)?;
     let payload = match attributes.subject {
         None => payload,
         Some(subject) => with_field(payload, "subject", &Value::from(&*subject))?,
@@ -209,7 +216,7 @@ fn event<'a>(
     let payload = with_extensions(payload, extensions)?;
     check_size(payload.len())?;
     check_payload(&payload).map_err(|error| FieldError::new("data", error.message))?;
-    Ok(ParsedEvent {
+    Ok(Draft {
         id: read_name("id", attributes.id)?.ok_or_else(|| missing("id"))?,
         id_origin: IdOrigin::Producer,
         event_type,
@@ -217,7 +224,7 @@ fn event<'a>(
         // A CloudEvent may have passed through other systems, with any sender.
         provenance: Provenance::Remote,
         severity,
-        timestamp: read_timestamp("time", attributes.time.as_deref(), now)?,
+        timestamp: read_timestamp("time", attributes.time.as_deref(), defaults.now)?,
         payload,
         dedupe_key: read_dedupe_key("dedupekey", attributes.dedupe_key)?,
         session: read_name("session", attributes.session)?,
@@ -350,13 +357,21 @@ fn percent_decoded(text: Cow<'_, str>) -> Option<Cow<'_, str>> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::LazyLock;
+
+    use journal::time::Timestamp;
+
     use super::*;
-    use crate::api::wire::event::to_json;
+    use crate::{draft::tests::to_json, event::catalogue::OwnSeverities};
 
-    const NOW: Timestamp = Timestamp::from_millis(1_000);
+    static NONE: LazyLock<OwnSeverities> = LazyLock::new(OwnSeverities::default);
 
-    fn shown(event: Result<ParsedEvent<'_>, FieldError>) -> String {
-        event.map_or_else(|error| error.to_string(), |event| to_json(&event.as_event(), None))
+    fn defaults() -> Defaults<'static> {
+        Defaults::api(Timestamp::from_millis(1_000), Provenance::Local, &NONE)
+    }
+
+    fn shown(event: Result<Draft<'_>, FieldError>) -> String {
+        event.map_or_else(|error| error.to_string(), |event| to_json(&event))
     }
 
     fn with(rest: &str) -> String {
@@ -365,7 +380,7 @@ mod tests {
 
     fn payload_of(rest: &str) -> String {
         let text = with(rest);
-        structured(text.as_bytes(), NOW, &OwnSeverities::default())
+        structured(text.as_bytes(), &defaults())
             .map_or_else(|error| error.to_string(), |event| event.payload.into_owned())
     }
 
@@ -380,7 +395,7 @@ mod tests {
             r#"{"id":"A234","type":"com.github.pull_request.opened","source":"https://github.com/x/y","severity":"warning","#,
             r#""timestamp":"2026-11-21T11:00:00Z","payload":{"n":1,"extensions":{"methodname":"x.delete"}},"dedupe_key":"k","session":"s1","workspace":"/w","cause":"c0"}"#
         );
-        assert_eq!(shown(structured(text.as_bytes(), NOW, &OwnSeverities::default())), expected);
+        assert_eq!(shown(structured(text.as_bytes(), &defaults())), expected);
     }
 
     #[test]
@@ -475,17 +490,13 @@ mod tests {
             ),
             (with(r#","workspace":"w""#), "workspace: must be an absolute path, not `w`"),
         ] {
-            assert_eq!(
-                shown(structured(text.as_bytes(), NOW, &OwnSeverities::default())),
-                expected,
-                "{text}"
-            );
+            assert_eq!(shown(structured(text.as_bytes(), &defaults())), expected, "{text}");
         }
     }
 
     fn of_headers(headers: &BTreeMap<&str, &str>, body: &[u8]) -> String {
         let headers = headers.iter().map(|(name, text)| (*name, text.as_bytes()));
-        shown(binary(headers, body, NOW, &OwnSeverities::default()))
+        shown(binary(&Headers::of(headers), body, &defaults()))
     }
 
     #[test]
@@ -544,7 +555,7 @@ mod tests {
         }
         assert_eq!(of_headers(&BTreeMap::new(), b""), "specversion: is missing");
         let wide = [("ce-session", &b"caf\xe9"[..])].into_iter();
-        let error = shown(binary(wide, b"", NOW, &OwnSeverities::default()));
+        let error = shown(binary(&Headers::of(wide), b"", &defaults()));
         assert_eq!(error, "session: is not percent-encoded UTF-8");
     }
 }
