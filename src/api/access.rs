@@ -5,10 +5,10 @@
 //! process outside of every session, and a client with a token, read everything. Lists leave the
 //! rest out, and a look-up by id is refused.
 
-use std::{collections::BTreeSet, mem};
+use std::mem;
 
 use axum::http::StatusCode;
-use engine::{event::SessionId, session::Readable};
+use engine::{event::SessionId, session::Readable, sorted::SortedSet};
 
 use crate::api::{App, error::ApiError, requester::Found};
 
@@ -148,7 +148,7 @@ impl Found {
 
 /// `sessions` and their subagents that have ended, which only the history knows; `sessions` while
 /// that cannot be read.
-async fn with_ended_subagents(app: &App, sessions: BTreeSet<SessionId>) -> BTreeSet<SessionId> {
+async fn with_ended_subagents(app: &App, sessions: SortedSet<SessionId>) -> SortedSet<SessionId> {
     let known = sessions.clone();
     let read = app.projection.read(move |view| view.subagents_of(&known)).await;
     let mut all = sessions;

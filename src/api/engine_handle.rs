@@ -1,6 +1,6 @@
 //! Queries of handlers to the event loop, which alone owns the engine.
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use engine::{
     Explanation,
@@ -10,6 +10,7 @@ use engine::{
     notification::{Notification, NotificationId},
     rules::CompiledRules,
     sink::{QuestionState, Verdict},
+    sorted::SortedSet,
 };
 use journal::meter::MonotonicClock;
 use tokio::sync::{mpsc, oneshot};
@@ -41,7 +42,7 @@ pub enum Query {
     /// or is a subagent of it. `None` when it is not known.
     IsRelated(Vec<SessionId>, SessionId, oneshot::Sender<Option<bool>>),
     /// Every name of the known sessions that belong to these, and these.
-    Related(Vec<SessionId>, oneshot::Sender<BTreeSet<SessionId>>),
+    Related(Vec<SessionId>, oneshot::Sender<SortedSet<SessionId>>),
     /// The session with this id, or the session that this harness knows by it.
     Named(SessionId, Option<Arc<str>>, oneshot::Sender<Named>),
     /// The state that a hook of a session needs before an exchange, or instead of one.
@@ -177,7 +178,7 @@ impl EngineHandle {
     }
 
     /// Every name of the known sessions that belong to `own`, and `own`.
-    pub(crate) async fn related(&self, own: &[SessionId]) -> Result<BTreeSet<SessionId>, ApiError> {
+    pub(crate) async fn related(&self, own: &[SessionId]) -> Result<SortedSet<SessionId>, ApiError> {
         self.ask(|reply| Query::Related(own.to_vec(), reply)).await
     }
 

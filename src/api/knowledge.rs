@@ -3,15 +3,13 @@
 //! The engine's fold is the source of truth. This copy lags by the record that the event loop works
 //! on. A session's own exchange is answered after its changes are published.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, PoisonError, RwLock},
-};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use dashmap::DashMap;
 use engine::{
     event::SessionId,
     probe::{Known, Settings, View, memory::Changes},
+    sorted::SortedMap,
 };
 use journal::time::Timestamp;
 
@@ -31,7 +29,7 @@ pub struct Knowledge {
 /// Facts shared by all sessions.
 #[derive(Debug, Default, Clone)]
 struct Shared {
-    limits: Arc<BTreeMap<String, u64>>,
+    limits: Arc<SortedMap<String, u64>>,
     settings: Arc<Settings>,
 }
 

@@ -6,9 +6,12 @@
 
 use std::collections::BTreeMap;
 
-use engine::event::{
-    EventType, Payload,
-    catalogue::{self, CatalogueEntry},
+use engine::{
+    event::{
+        EventType, Payload,
+        catalogue::{self, CatalogueEntry},
+    },
+    sorted::SortedMap,
 };
 use serde_json::Value as Json;
 
@@ -67,7 +70,7 @@ fn entry(value: &Value<'_>, file: &SourceFile) -> Parsed<CatalogueEntry> {
             description,
             producers: Vec::new(),
             example: Payload::from(example),
-            aliases: BTreeMap::new(),
+            aliases: SortedMap::new(),
         }),
         _ => Err(found),
     }

@@ -9,6 +9,7 @@ use engine::{
     ledger::{SubscriberTally, Word},
     notification::{Notification, Priority},
     pipeline::rule::Activity,
+    sorted::SortedMap,
 };
 use journal::{
     Journal,
@@ -315,6 +316,6 @@ fn counts(tally: &SubscriberTally) -> SubscriberCounts {
     }
 }
 
-fn owned(counts: &BTreeMap<Word, u64>) -> BTreeMap<String, u64> {
+fn owned(counts: &SortedMap<Word, u64>) -> BTreeMap<String, u64> {
     counts.iter().map(|(word, count)| (word.to_string(), *count)).collect()
 }

@@ -1,7 +1,5 @@
 //! Shared parts of queries: conditions and columns.
 
-use std::collections::BTreeSet;
-
 use rusqlite::{Connection, Row, types::Value};
 use strum::VariantArray;
 
@@ -10,6 +8,7 @@ use engine::{
     event::{EventRef, Provenance, Seq, SessionId, Severity},
     notification::{InjectionPoint, Priority},
     session::Readable,
+    sorted::SortedSet,
 };
 use journal::time::Timestamp;
 
@@ -28,7 +27,7 @@ pub(super) fn names(readable: &Readable) -> Option<String> {
 }
 
 /// A list of sessions as a value.
-pub(super) fn json(sessions: &BTreeSet<SessionId>) -> String {
+pub(super) fn json(sessions: &SortedSet<SessionId>) -> String {
     serde_json::to_string(sessions).expect("texts always serialize")
 }
 

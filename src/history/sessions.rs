@@ -1,8 +1,6 @@
 //! Queries about sessions: their deliveries, and closed sessions.
 
-use std::collections::BTreeSet;
-
-use engine::{event::SessionId, session::Readable};
+use engine::{event::SessionId, session::Readable, sorted::SortedSet};
 use rusqlite::{Row, params};
 
 use super::{
@@ -104,7 +102,7 @@ impl View<'_> {
     /// The subagents of these sessions, and those of the subagents, whether they have ended or not.
     ///
     /// Errors: the file cannot be read.
-    pub fn subagents_of(&self, sessions: &BTreeSet<SessionId>) -> rusqlite::Result<BTreeSet<SessionId>> {
+    pub fn subagents_of(&self, sessions: &SortedSet<SessionId>) -> rusqlite::Result<SortedSet<SessionId>> {
         let mut statement = self.connection().prepare_cached(SUBAGENTS)?;
         let found = statement.query_map([rows::json(sessions)], |row| row.get::<_, String>(0))?;
         found.map(|id| id.map(|id| SessionId::new(&id))).collect()

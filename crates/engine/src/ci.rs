@@ -17,11 +17,7 @@ pub mod switch;
 #[cfg(test)]
 mod tests;
 
-use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
@@ -42,6 +38,7 @@ use crate::{
     fold::{Dispatched, Effects, Fold},
     hash::hash_parts,
     session::Succession,
+    sorted::{SortedMap, SortedSet},
 };
 
 /// The type of the event for a harness's report of a successful call.
@@ -59,7 +56,7 @@ const NAMES_MAX: usize = 3;
 const FAILED_MAX: usize = 50;
 
 /// Time of the last known remark at each pull request, by owner, repository and number.
-type Seen = BTreeMap<String, String>;
+type Seen = SortedMap<String, String>;
 
 /// The next calls, and the filter for their answers.
 #[derive(Debug, Clone, Default)]
@@ -131,11 +128,11 @@ pub struct Wanted<'a> {
 /// All open follows.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Follows {
-    open: BTreeMap<Arc<str>, Arc<Follow>>,
+    open: SortedMap<Arc<str>, Arc<Follow>>,
     gate: Gate,
     seen: Arc<Seen>,
     /// The reported failed checks of each branch, by owner, repository and branch.
-    failing: BTreeMap<String, BTreeSet<String>>,
+    failing: SortedMap<String, SortedSet<String>>,
     /// The newest events about a session's checks, oldest first.
     said: VecDeque<(SessionId, Seq)>,
     /// The newest commits whose checks were followed until they ended, by owner, oldest first.
@@ -363,7 +360,7 @@ impl Follows {
             let seen = Arc::make_mut(&mut self.seen);
             seen.insert(key, newest.or(before.as_ref()).cloned().unwrap_or_default());
             while seen.len() > SEEN_MAX {
-                let oldest = seen.iter().min_by(|one, other| one.1.cmp(other.1)).map(|(key, _)| key.clone());
+                let oldest = seen.iter().min_by(|one, other| one.1.cmp(&other.1)).map(|(key, _)| key.clone());
                 drop(oldest.and_then(|oldest| seen.remove(&oldest)));
             }
         }
@@ -374,7 +371,7 @@ impl Follows {
         if self.failing.len() >= SEEN_MAX && !self.failing.contains_key(&follow.branch_key()) {
             self.failing.pop_first();
         }
-        let failing = self.failing.entry(follow.branch_key()).or_default();
+        let failing = self.failing.get_or_default(follow.branch_key());
         if failing.len() < FAILED_MAX {
             failing.insert(check.to_owned());
         }

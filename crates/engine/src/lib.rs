@@ -45,6 +45,7 @@ pub mod nearest;
 pub mod raw_json;
 pub mod settings;
 pub mod snapshot;
+pub mod sorted;
 
 pub mod call;
 pub mod event;

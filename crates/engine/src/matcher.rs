@@ -15,11 +15,14 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-use std::{collections::BTreeMap, ops::Range};
+use std::ops::Range;
 
 use hashbrown::HashMap;
 
-use crate::event::{Pattern, PatternSegment};
+use crate::{
+    event::{Pattern, PatternSegment},
+    sorted::SortedMap,
+};
 
 /// Most cached event types, 128 bytes each: 0.5 MiB. A catalogue has a few hundred; the limit is
 /// for producers that write ids into their types.
@@ -39,7 +42,7 @@ pub struct Matcher {
 /// A trie node: the possible continuations of the same first segments.
 #[derive(Debug, Default)]
 struct Node {
-    exact: BTreeMap<Box<str>, usize>,
+    exact: SortedMap<Box<str>, usize>,
     one: Option<usize>,
     ends_here: Vec<u32>,
     rest: Vec<u32>,
@@ -122,7 +125,7 @@ impl Matcher {
             at = match segment {
                 PatternSegment::Rest => return node.rest.push(index),
                 PatternSegment::One => *node.one.get_or_insert(next),
-                PatternSegment::Exact(text) => *node.exact.entry(text.into()).or_insert(next),
+                PatternSegment::Exact(text) => *node.exact.get_or_insert_with(text.into(), || next),
             };
             if at == next {
                 self.nodes.push(Node::default());

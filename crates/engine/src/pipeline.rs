@@ -109,7 +109,7 @@ impl Pipeline {
     }
 
     /// The parts written by its author that failed under the current rule.
-    pub fn failing(&self) -> impl Iterator<Item = (&FailedPart, &Failing)> {
+    pub fn failing(&self) -> impl Iterator<Item = &(FailedPart, Failing)> {
         self.failures.failing()
     }
 

@@ -28,11 +28,7 @@ mod published;
 #[cfg(test)]
 mod world;
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    path::Path,
-    sync::Arc,
-};
+use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -52,6 +48,7 @@ use crate::{
     exchange::{ContextChange, Exchange, Trigger},
     notification::InjectionPoint,
     settings::sources,
+    sorted::SortedSet,
 };
 
 /// Type of the event with a probe's notes.
@@ -75,7 +72,7 @@ pub struct Known {
     /// Its working folder.
     pub workspace: Option<Arc<str>>,
     /// Changed paths reported by an ended watch, until the next look notes their state.
-    pub watched: BTreeSet<Arc<str>>,
+    pub watched: SortedSet<Arc<str>>,
     /// Outcomes of the checks of its pushes, newest last.
     pub pushed: Vec<Pushed>,
 }
@@ -286,7 +283,7 @@ fn look_before_a_call(
         settings: &settings.files,
         heard_at: known.heard_at,
         calls_since: moment.now,
-        explained: &BTreeSet::new(),
+        explained: &SortedSet::new(),
     };
     let files = files::overwrite::look(&known.files, moment, &given, facts);
     events(files.findings, Noted { files: files.noted, around: None }, moment)

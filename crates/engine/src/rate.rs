@@ -3,11 +3,13 @@
 //! A busy key does not use up another's tokens. The arithmetic is in whole units and exact: the
 //! number of calls does not change the result.
 
-use std::{borrow::Borrow, collections::BTreeMap, num::NonZeroU32, time::Duration};
+use std::{borrow::Borrow, num::NonZeroU32, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
 use journal::time::{Timestamp, duration_millis};
+
+use crate::sorted::SortedMap;
 
 /// Most buckets of a table, about 200 bytes each. When it is reached, the least recently used one
 /// is evicted; it starts full again.
@@ -25,12 +27,12 @@ pub struct Rate {
 /// The buckets of one limit, by their keys.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Buckets<K: Ord> {
-    buckets: BTreeMap<K, TokenBucket>,
+    buckets: SortedMap<K, TokenBucket>,
 }
 
 impl<K: Ord> Default for Buckets<K> {
     fn default() -> Self {
-        Self { buckets: BTreeMap::new() }
+        Self { buckets: SortedMap::new() }
     }
 }
 
@@ -47,7 +49,7 @@ impl<K: Ord + Clone> Buckets<K> {
         if self.buckets.len() >= BUCKETS_MAX {
             self.forget_oldest();
         }
-        self.buckets.entry(key.to_owned()).or_insert(TokenBucket::new(rate, now)).try_take(now)
+        self.buckets.get_or_insert_with(key.to_owned(), || TokenBucket::new(rate, now)).try_take(now)
     }
 
     /// Removes every bucket, because the rate changed.

@@ -3,7 +3,7 @@
 //! The state derives from the points of the harness's exchanges and from the events about its
 //! turns. Nothing reports the state between them, so it is always the last one observed.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::sync::Arc;
 
 use journal::time::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -13,6 +13,7 @@ use crate::{
     event::SessionId,
     exchange::{Directive, Harness},
     notification::{InjectionPoint, Priority},
+    sorted::SortedSet,
 };
 
 impl_as_str!(SessionState, WakeKind);
@@ -24,7 +25,7 @@ pub enum Readable {
     #[default]
     All,
     /// These, by each of their names.
-    Of(BTreeSet<SessionId>),
+    Of(SortedSet<SessionId>),
 }
 
 impl Readable {

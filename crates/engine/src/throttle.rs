@@ -7,7 +7,7 @@
 
 mod lineage;
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -20,6 +20,7 @@ use crate::{
     fold::{Effects, Fold},
     ledger::ThrottledBy,
     rate::{Buckets, Rate},
+    sorted::SortedMap,
 };
 
 /// Longest chain of causes that is dispatched.
@@ -51,7 +52,7 @@ impl SourceRates {
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(from = "ThrottleState")]
 pub struct Throttle {
-    open: BTreeMap<Window, Throttled>,
+    open: SortedMap<Window, Throttled>,
     #[serde(skip)]
     deadlines: Deadlines<Window>,
     sources: Buckets<String>,
@@ -133,7 +134,7 @@ fn throttled_event(source: &str, by: ThrottledBy, throttled: Throttled, at: Time
 /// The snapshot form; the deadlines are rebuilt.
 #[derive(Deserialize)]
 struct ThrottleState {
-    open: BTreeMap<Window, Throttled>,
+    open: SortedMap<Window, Throttled>,
     sources: Buckets<String>,
 }
 

@@ -21,6 +21,7 @@ use engine::{
         row::Row,
         rule::Subscriber,
     },
+    sorted::SortedSet,
 };
 use journal::time::Timestamp;
 
@@ -190,7 +191,7 @@ impl<'a> Text<'a> {
     }
 
     /// The payload fields that a text of one event names, and the place of that text.
-    fn fields(self, rule: &'a Subscriber) -> Option<(&'a Place, &'a BTreeSet<String>)> {
+    fn fields(self, rule: &'a Subscriber) -> Option<(&'a Place, &'a SortedSet<String>)> {
         match (self, &rule.output.layout) {
             (Self::Declared(DeclaredPlaces { one: Some((place, _)), .. }, _), Layout::Declared(declared)) => {
                 Some((place, declared.one()?.fields()))

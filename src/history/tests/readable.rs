@@ -1,8 +1,6 @@
 //! What queries leave out for a process of a session.
 
-use std::collections::BTreeSet;
-
-use engine::session::Readable;
+use engine::{session::Readable, sorted::SortedSet};
 
 use super::*;
 use crate::history::{events::EventFilter, notifications::NotificationFilter};
@@ -28,7 +26,7 @@ INSERT INTO sessions (place, id, opened_at, closed_place, closed_at, parent) VAL
     (2, 'a/x', 0, 5, 0, 'a'), (3, 'a/x/y', 0, 4, 0, 'a/x'), (4, 'b', 0, NULL, NULL, NULL), (5, 'loop', 0, 6, 0, 'loop');
 ";
 
-fn set(names: &[&str]) -> BTreeSet<SessionId> {
+fn set(names: &[&str]) -> SortedSet<SessionId> {
     names.iter().map(|name| SessionId::new(name)).collect()
 }
 

@@ -1,13 +1,13 @@
 //! One followed push: its queries, its state, and its end.
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
 use super::{Checks, Head, Outcome, Output, PrState, Remote, reply};
 use journal::time::Timestamp;
 
-use crate::{event::SessionId, hash::hash_parts};
+use crate::{event::SessionId, hash::hash_parts, sorted::SortedSet};
 
 /// Up to this age an end must be answered twice, because checks appear one after another at first.
 const SETTLED_AFTER: Duration = Duration::from_secs(60);
@@ -63,7 +63,7 @@ pub struct Follow {
     /// Whether the pull request was seen open.
     pub(super) was_open: bool,
     /// The reported failed checks, by [`Failure::key`](super::Failure::key).
-    pub(super) failed: BTreeSet<u64>,
+    pub(super) failed: SortedSet<u64>,
     /// The names of the first of them.
     pub(super) names: Vec<String>,
     /// Numbers of passed, failed and skipped checks when none was in progress.
@@ -230,7 +230,7 @@ impl Follow {
             pr: None,
             was_at_head: false,
             was_open: false,
-            failed: BTreeSet::new(),
+            failed: SortedSet::new(),
             names: Vec::new(),
             settled: None,
             pending: 0,

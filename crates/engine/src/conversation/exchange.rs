@@ -1,8 +1,6 @@
 //! The steps of an exchange, in the order in which [`crate::engine`] takes them: it closes the
 //! batches that are due in between.
 
-use std::collections::BTreeMap;
-
 use super::{
     injector::{Aside, Beginning, Decided, Injector, Limits, Offer, Replayed, Terms, Writer},
     key::SessionKey,
@@ -16,6 +14,7 @@ use crate::{
     exchange::{Answer, ContextChange, Exchange, InjectionId, Release, ReleaseRecord, Trigger},
     ledger::ConfirmedBy,
     notification::{InjectionPoint, Notification, SubscriberId},
+    sorted::SortedMap,
 };
 
 /// How an exchange begins.
@@ -102,7 +101,7 @@ impl Sessions {
         exchange: &Exchange,
         limits: &Limits,
         now: Timestamp,
-    ) -> (Offer, BTreeMap<SubscriberId, u32>) {
+    ) -> (Offer, SortedMap<SubscriberId, u32>) {
         let injector = self.injector_mut(session);
         injector.note_exchange(exchange, now);
         (injector.offer(exchange, limits), injector.evicted().clone())

@@ -4,20 +4,18 @@
 //! it has segments. [`Scope::concerns`](crate::event::Scope::concerns) defines the relation of two
 //! folders; this is only an index.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    ops::Bound,
-    sync::Arc,
-};
+use std::sync::Arc;
 
 use super::key::SessionKey;
+
+use crate::sorted::{SortedMap, SortedSet};
 
 /// The sessions that have a folder and get notifications for it.
 #[derive(Debug, Default)]
 pub(super) struct Folders {
     /// Without trailing slashes.
-    by_folder: BTreeMap<Box<str>, BTreeSet<SessionKey>>,
-    of: BTreeMap<SessionKey, Arc<str>>,
+    by_folder: SortedMap<Box<str>, SortedSet<SessionKey>>,
+    of: SortedMap<SessionKey, Arc<str>>,
     /// Whether a folder was added or removed since [`Self::take_changes`].
     has_changed: bool,
 }
@@ -41,7 +39,7 @@ impl Folders {
         }
         if let Some(folder) = folder {
             self.of.insert(key, Arc::clone(folder));
-            let sessions = self.by_folder.entry(without_end(folder).into()).or_default();
+            let sessions = self.by_folder.get_or_default(without_end(folder).into());
             self.has_changed |= sessions.is_empty();
             sessions.insert(key);
         }
@@ -58,7 +56,7 @@ impl Folders {
         let folder = without_end(folder);
         let above = folder.match_indices('/').filter_map(|(end, _)| self.by_folder.get(folder.get(..end)?));
         let within = format!("{folder}/");
-        let under = self.by_folder.range::<str, _>((Bound::Excluded(within.as_str()), Bound::Unbounded));
+        let under = self.by_folder.range_from(within.as_str()).iter();
         let under = under.take_while(move |(other, _)| other.starts_with(&within));
         let under = under.map(|(_, sessions)| sessions);
         above.chain(self.by_folder.get(folder)).chain(under).flatten().copied()
@@ -82,7 +80,7 @@ mod tests {
             moves in prop::collection::vec((0..6_u8, prop::option::of("(/?[ab!0]{0,2}){0,4}/{0,2}")), 1..20),
             folder in "(/?[ab!0]{0,2}){0,4}/{0,2}",
         ) {
-            let (mut folders, mut of) = (Folders::default(), BTreeMap::new());
+            let (mut folders, mut of) = (Folders::default(), SortedMap::new());
             for (number, own) in moves {
                 let (key, own) = (SessionKey(number.into()), own.map(Arc::<str>::from));
                 folders.set(key, own.as_ref());
@@ -95,7 +93,7 @@ mod tests {
             let mut around: Vec<SessionKey> = folders.around(&folder).collect();
             around.sort_unstable();
             prop_assert_eq!(around, concerned);
-            let all: BTreeSet<&str> = of.values().flatten().map(|folder| without_end(folder)).collect();
+            let all: SortedSet<&str> = of.values().flatten().map(|folder| without_end(folder)).collect();
             let taken = folders.take_changes().unwrap_or_default();
             prop_assert!(taken.iter().map(|folder| &**folder).eq(all));
             prop_assert!(folders.take_changes().is_none());

@@ -43,11 +43,7 @@ mod stories;
 #[cfg(test)]
 mod tests;
 
-use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 pub use self::{
     aside::Aside,
@@ -79,6 +75,7 @@ use crate::{
     ledger::{ConfirmedBy, LedgerEntry, Reason},
     notification::{InjectionPoint, Notification, NotificationId, Priority, SubscriberId},
     session::{SessionState, Wake},
+    sorted::{SortedMap, SortedSet},
 };
 
 /// Most consecutive requests to an agent to continue at the end of its turn, so that no subscriber
@@ -208,7 +205,7 @@ impl Injector {
 
     /// Ends the pending notifications of subscribers that were switched off; leased ones are not
     /// called back.
-    pub fn mute(&mut self, subscribers: &BTreeSet<SubscriberId>) {
+    pub fn mute(&mut self, subscribers: &SortedSet<SubscriberId>) {
         self.delivered.forget_of(subscribers);
         for entry in self.queue.take_all_that(|entry| subscribers.contains(&entry.notification.subscriber)) {
             self.end(&entry.notification, Reason::SubscriberOff);
@@ -263,7 +260,7 @@ impl Injector {
     }
 
     /// Number of evicted events of each subscriber; the next injection reports them.
-    pub fn evicted(&self) -> &BTreeMap<SubscriberId, u32> {
+    pub fn evicted(&self) -> &SortedMap<SubscriberId, u32> {
         &self.evicted
     }
 

@@ -1,16 +1,17 @@
 //! The sessions that are called by their full names, because another harness has their id.
 
-use std::collections::{BTreeMap, BTreeSet};
-
-use crate::event::SessionId;
+use crate::{
+    event::SessionId,
+    sorted::{SortedMap, SortedSet},
+};
 
 /// The sessions called by their full names, by id.
 #[derive(Debug, Default)]
-pub(super) struct Namesakes(BTreeMap<SessionId, BTreeSet<SessionId>>);
+pub(super) struct Namesakes(SortedMap<SessionId, SortedSet<SessionId>>);
 
 impl Namesakes {
     pub(super) fn insert(&mut self, id: SessionId, full: SessionId) {
-        self.0.entry(id).or_default().insert(full);
+        self.0.get_or_default(id).insert(full);
     }
 
     /// Removes a session that ends, if it is called by its full name.

@@ -9,7 +9,7 @@
 //!   If there is neither, it waits.
 //! - A confirmation by any session ends it, even one that arrives after the session has ended.
 
-use std::{cmp::Reverse, collections::BTreeMap, sync::Arc};
+use std::{cmp::Reverse, sync::Arc};
 
 use super::{
     injector::{Earlier, Left},
@@ -24,6 +24,7 @@ use crate::{
     exchange::InjectionId,
     ledger::{ConfirmedBy, LedgerEntry, Reason},
     notification::Notification,
+    sorted::SortedMap,
 };
 
 /// The destination of a notification that a session left.
@@ -121,14 +122,15 @@ impl Sessions {
     fn offer_left(&mut self, from: &SessionId, left: Vec<Left>) {
         // A queue holds a thousand, and a scope may concern thousands of sessions, so each scope is
         // resolved once.
-        let mut others: BTreeMap<Scope, Others> = BTreeMap::new();
+        let mut others: SortedMap<Scope, Others> = SortedMap::new();
         for left in left {
             let notification = &left.notification;
             let others = match others.get(&notification.scope) {
                 Some(others) => others,
-                None => others
-                    .entry(notification.scope.clone())
-                    .or_insert(Others::concerned(&self.table, &notification.scope)),
+                None => {
+                    let concerned = || Others::concerned(&self.table, &notification.scope);
+                    others.get_or_insert_with(notification.scope.clone(), concerned)
+                }
             };
             match others.next_for(notification) {
                 Next::HadIt => self.pass_wake_on(&left.notification),

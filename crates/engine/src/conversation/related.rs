@@ -1,9 +1,7 @@
 //! The sessions that belong to those of a process: continuations, predecessors, subagents.
 
-use std::collections::BTreeSet;
-
 use super::{key::SessionKey, session::Session, sessions::Sessions, table::Table};
-use crate::event::SessionId;
+use crate::{event::SessionId, sorted::SortedSet};
 
 /// Most parents of a subagent that are searched.
 const PARENTS_MAX: usize = 8;
@@ -13,7 +11,7 @@ struct Related<'t> {
     table: &'t Table,
     own: &'t [SessionId],
     /// The known ones, and the sessions that now run in their processes.
-    keys: BTreeSet<SessionKey>,
+    keys: SortedSet<SessionKey>,
 }
 
 impl Sessions {
@@ -26,9 +24,9 @@ impl Sessions {
 
     /// Every known session that is [related](Self::is_related) to `own`, by each of its names, and
     /// `own`.
-    pub fn related(&self, own: &[SessionId]) -> BTreeSet<SessionId> {
+    pub fn related(&self, own: &[SessionId]) -> SortedSet<SessionId> {
         let related = Related::new(&self.table, own);
-        let mut names: BTreeSet<SessionId> = own.iter().cloned().collect();
+        let mut names: SortedSet<SessionId> = own.iter().cloned().collect();
         for session in self.table.open().chain(self.table.suspended()) {
             if related.has(session) {
                 names.extend(session.predecessors.iter().chain([session.id()]).cloned());

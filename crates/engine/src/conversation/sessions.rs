@@ -1,9 +1,6 @@
 //! The state of all sessions, and the steps that are common to all changes of a session.
 
-use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
-    sync::Arc,
-};
+use std::{collections::VecDeque, sync::Arc};
 
 use super::{
     fanout::Fanout,
@@ -22,6 +19,7 @@ use crate::{
     ledger::{LedgerEntry, Reason},
     notification::{Notification, NotificationId, SubscriberId},
     session::{Pending, SessionChange, Succession},
+    sorted::{SortedMap, SortedSet},
 };
 
 /// Every session with its queue, the broadcasts that some have not taken, and the notifications
@@ -73,7 +71,7 @@ impl Sessions {
     }
 
     /// Applies new settings, and ends the notifications of `switched_off` subscribers.
-    pub fn replace_settings(&mut self, settings: Settings, switched_off: &BTreeSet<SubscriberId>) {
+    pub fn replace_settings(&mut self, settings: Settings, switched_off: &SortedSet<SubscriberId>) {
         self.settings = settings;
         for notification in self.unclaimed.take_of(switched_off) {
             self.end(notification.id, Reason::SubscriberOff);
@@ -250,7 +248,7 @@ impl Sessions {
     }
 
     /// Reports evictions elsewhere in the session's next injection.
-    pub(super) fn note_evicted(&mut self, key: SessionKey, evicted: BTreeMap<SubscriberId, u32>) {
+    pub(super) fn note_evicted(&mut self, key: SessionKey, evicted: SortedMap<SubscriberId, u32>) {
         self.table.get_mut(key).injector.note_evicted(evicted);
     }
 }

@@ -1,9 +1,6 @@
 //! The known sessions, and the indices by which they are found.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::sync::Arc;
 
 use hashbrown::HashMap;
 use serde::{Deserialize, Serialize, Serializer};
@@ -21,6 +18,7 @@ use journal::time::{Timestamp, deadlines::Deadlines};
 use crate::{
     event::{Scope, SessionId},
     exchange::Harness,
+    sorted::{SortedMap, SortedSet},
 };
 
 /// Most sessions whose start was reported before their first exchange; beyond that the first
@@ -35,18 +33,18 @@ pub(crate) struct Table {
     sessions: HashMap<SessionKey, Session>,
     /// Never iterated.
     by_id: HashMap<SessionId, SessionKey>,
-    open: BTreeSet<SessionKey>,
+    open: SortedSet<SessionKey>,
     /// They get nothing new; their notifications expire as usual.
-    suspended: BTreeSet<SessionKey>,
+    suspended: SortedSet<SessionKey>,
     last_key: SessionKey,
     /// The successor of each continued session: the reverse of [`Session::predecessors`].
-    aliases: BTreeMap<SessionId, SessionKey>,
+    aliases: SortedMap<SessionId, SessionKey>,
     /// Sessions that are not open and whose start was reported, oldest first.
     announced: Vec<SessionId>,
     deadlines: Deadlines<SessionKey>,
     pub(super) evictions: Evictions,
     /// The open sessions that are not subagents.
-    roots: BTreeSet<SessionKey>,
+    roots: SortedSet<SessionKey>,
     /// The total of all queues.
     pub(super) pressure: Pressure,
     /// The folders of the open sessions that are not subagents.
@@ -210,7 +208,7 @@ impl Table {
 
     /// The first open session after `after` that is not a subagent.
     pub(super) fn next_root(&self, after: SessionKey) -> Option<SessionKey> {
-        self.roots.range((std::ops::Bound::Excluded(after), std::ops::Bound::Unbounded)).next().copied()
+        self.roots.after(&after).first().copied()
     }
 
     /// The open sessions that `scope` concerns, oldest first; `None` if there are more than
@@ -346,8 +344,8 @@ impl Table {
 /// The snapshot form, as it is written.
 #[derive(Serialize)]
 struct Captured<'a> {
-    open: BTreeMap<&'a SessionId, &'a Session>,
-    suspended: BTreeMap<&'a SessionId, &'a Session>,
+    open: SortedMap<&'a SessionId, &'a Session>,
+    suspended: SortedMap<&'a SessionId, &'a Session>,
     last_key: SessionKey,
     announced: &'a [SessionId],
     evicted: &'a Evictions,
@@ -369,8 +367,8 @@ impl Serialize for Table {
 /// The snapshot form, as it is read.
 #[derive(Default, Deserialize)]
 struct Restored {
-    open: BTreeMap<SessionId, Session>,
-    suspended: BTreeMap<SessionId, Session>,
+    open: SortedMap<SessionId, Session>,
+    suspended: SortedMap<SessionId, Session>,
     last_key: SessionKey,
     announced: Vec<SessionId>,
     evicted: Evictions,

@@ -24,6 +24,7 @@ use crate::{
     exchange::InjectionId,
     notification::{Notification, NotificationId, Priority, Resolution, SubscriberId},
     snapshot,
+    sorted::{SortedMap, SortedSet},
 };
 
 /// Most notifications that wait in one scope: the length of the queue that takes them.
@@ -59,7 +60,7 @@ impl Waiting {
 type Key = (Priority, u64);
 
 /// Number of events of each subscriber in evicted notifications.
-pub(super) type Evicted = BTreeMap<SubscriberId, u32>;
+pub(super) type Evicted = SortedMap<SubscriberId, u32>;
 
 /// The waiting notifications.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -67,12 +68,12 @@ pub(super) type Evicted = BTreeMap<SubscriberId, u32>;
 pub(crate) struct Unclaimed {
     waiting: BTreeMap<Key, Waiting>,
     #[serde(skip)]
-    by_scope: BTreeMap<Scope, BTreeSet<Key>>,
+    by_scope: SortedMap<Scope, SortedSet<Key>>,
     #[serde(skip)]
     by_expiry: BTreeSet<(Timestamp, Key)>,
     arrivals: u64,
     /// The counts of evicted events, for scopes that are not empty.
-    evicted: BTreeMap<Scope, Evicted>,
+    evicted: SortedMap<Scope, Evicted>,
     confirmed: Confirmed,
 }
 
@@ -99,8 +100,8 @@ impl Unclaimed {
         };
         let evicted = self.remove(*over?).notification;
         if self.by_scope.contains_key(&evicted.scope) {
-            let counts = self.evicted.entry(evicted.scope.clone()).or_default();
-            let count = counts.entry(evicted.subscriber.clone()).or_default();
+            let counts = self.evicted.get_or_default(evicted.scope.clone());
+            let count = counts.get_or_default(evicted.subscriber.clone());
             *count = count.saturating_add(u32::try_from(evicted.events.len()).unwrap_or(u32::MAX));
         }
         Some(evicted)
@@ -140,7 +141,7 @@ impl Unclaimed {
         for (scope, of_scope) in self.by_scope.iter().filter(|(scope, _)| concerns(scope)) {
             keys.extend(of_scope.iter().copied());
             for (subscriber, count) in self.evicted.remove(scope).unwrap_or_default() {
-                *evicted.entry(subscriber).or_default() += count;
+                *evicted.get_or_default(subscriber) += count;
             }
         }
         keys.sort_by_key(|(_, arrival)| *arrival);
@@ -165,7 +166,7 @@ impl Unclaimed {
     }
 
     /// Removes the notifications made by one of `subscribers`.
-    pub(super) fn take_of(&mut self, subscribers: &BTreeSet<SubscriberId>) -> Vec<Arc<Notification>> {
+    pub(super) fn take_of(&mut self, subscribers: &SortedSet<SubscriberId>) -> Vec<Arc<Notification>> {
         self.take_that(|waiting| subscribers.contains(&waiting.notification.subscriber))
     }
 
@@ -223,7 +224,7 @@ impl Unclaimed {
     }
 
     fn insert(&mut self, key: Key, waiting: Waiting) {
-        self.by_scope.entry(waiting.notification.scope.clone()).or_default().insert(key);
+        self.by_scope.get_or_default(waiting.notification.scope.clone()).insert(key);
         self.by_expiry.insert((waiting.expires_at, key));
         self.waiting.insert(key, waiting);
     }
@@ -271,7 +272,7 @@ impl Confirmed {
 struct UnclaimedState {
     waiting: BTreeMap<Key, Waiting>,
     arrivals: u64,
-    evicted: BTreeMap<Scope, Evicted>,
+    evicted: SortedMap<Scope, Evicted>,
     confirmed: Confirmed,
 }
 

@@ -10,7 +10,7 @@
 //! Source: the thresholds of other agents. One uses 4 equal calls, 3 failing calls and 3 cycles of
 //! two; another 5 equal calls.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -27,6 +27,7 @@ use crate::{
     hash::first_64_bits,
     session::{CLOSING_EVENT, is_started_by_client},
     settings::settings,
+    sorted::SortedMap,
 };
 
 /// The longest detected sequence of calls.
@@ -54,7 +55,7 @@ settings! {
 /// The last calls of each session.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Loops {
-    sessions: BTreeMap<SessionId, Tail>,
+    sessions: SortedMap<SessionId, Tail>,
 }
 
 /// The end of a session's calls.
@@ -121,7 +122,7 @@ impl Loops {
             return None;
         };
         self.make_room(session);
-        let tail = self.sessions.entry(session.clone()).or_default();
+        let tail = self.sessions.get_or_default(session.clone());
         tail.push(call);
         tail.find(settings.repeats)
     }

@@ -1,7 +1,5 @@
 //! The table of folds: in which order they take events, and with which settings.
 
-use std::collections::BTreeMap;
-
 use journal::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -20,6 +18,7 @@ use crate::{
     session::Succession,
     sink::{Deliveries, Questions},
     snapshot::Held,
+    sorted::SortedMap,
     throttle::{Lineage, Throttle},
     watch::Watches,
 };
@@ -35,7 +34,7 @@ macro_rules! folds {
         /// The state of an engine except its rules; store their hash with it.
         #[derive(Debug, Default, Serialize, Deserialize)]
         pub(super) struct EngineState<'a> {
-            pub(super) pipelines: BTreeMap<SubscriberId, Memory<'a>>,
+            pub(super) pipelines: SortedMap<SubscriberId, Memory<'a>>,
             pub(super) sessions: Held<'a, Table>,
             pub(super) fanout: Held<'a, Fanout>,
             pub(super) unclaimed: Held<'a, Unclaimed>,

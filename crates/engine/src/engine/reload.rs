@@ -1,9 +1,6 @@
 //! New rules: the state that is kept, and the state that ends with a removed subscriber.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::sync::Arc;
 
 use super::parts::Engine;
 use journal::time::Timestamp;
@@ -15,6 +12,7 @@ use crate::{
         rule::{Activity, Subscriber},
     },
     rules::CompiledRules,
+    sorted::{SortedMap, SortedSet},
 };
 
 impl Engine {
@@ -30,7 +28,7 @@ impl Engine {
         };
         self.close_batches(|pipeline| !stays(pipeline), None, now);
         let old = std::mem::take(&mut self.pipelines).into_iter();
-        let mut old: BTreeMap<_, _> = old.map(|pipeline| (pipeline.rule().id.clone(), pipeline)).collect();
+        let mut old: SortedMap<_, _> = old.map(|pipeline| (pipeline.rule().id.clone(), pipeline)).collect();
         let pipeline = |rule: &Arc<Subscriber>| match old.remove(&rule.id) {
             Some(mut pipeline) => {
                 pipeline.replace_rule(Arc::clone(rule));
@@ -48,7 +46,7 @@ impl Engine {
     }
 }
 
-fn switched_off(rules: &CompiledRules) -> BTreeSet<SubscriberId> {
+fn switched_off(rules: &CompiledRules) -> SortedSet<SubscriberId> {
     let off = rules.subscribers.iter().filter(|rule| rule.activity == Activity::Disabled);
     off.map(|rule| rule.id.clone()).collect()
 }

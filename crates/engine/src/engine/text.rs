@@ -1,6 +1,6 @@
 //! The id and the text of an injection.
 
-use std::{cell::LazyCell, collections::BTreeMap};
+use std::cell::LazyCell;
 
 use journal::time::Timestamp;
 use sha2::{Digest, Sha256};
@@ -12,6 +12,7 @@ use crate::{
     exchange::{Exchange, Format, InjectionId, Replaces},
     format::{self, Overflow},
     notification::{Counts, Cut, Detail, Notification, SubscriberId, Tokens},
+    sorted::SortedMap,
 };
 
 /// Digits of an injection's id: 32^6 ids, unique within one transcript.
@@ -24,7 +25,7 @@ pub(super) struct Text<'a, F> {
     pub(super) format: Format,
     /// Made when it is first needed: most exchanges release nothing.
     pub(super) injection: &'a LazyCell<InjectionId, F>,
-    pub(super) evicted: &'a BTreeMap<SubscriberId, u32>,
+    pub(super) evicted: &'a SortedMap<SubscriberId, u32>,
 }
 
 impl<F: FnOnce() -> InjectionId> Writer for Text<'_, F> {

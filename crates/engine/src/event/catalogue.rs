@@ -13,11 +13,14 @@
 
 pub mod own;
 
-use std::{collections::BTreeMap, sync::LazyLock};
+use std::sync::LazyLock;
 
 use serde::Deserialize;
 
-use crate::event::{EventType, Payload, Severity};
+use crate::{
+    event::{EventType, Payload, Severity},
+    sorted::SortedMap,
+};
 
 /// The severity of an event that has none and whose type is not in the catalogue.
 pub const SEVERITY_DEFAULT: Severity = Severity::Info;
@@ -40,7 +43,7 @@ pub struct CatalogueEntry {
     pub example: Payload,
     /// Alternative names that producers use for fields of the example, each mapped to the field's
     /// name.
-    pub aliases: BTreeMap<String, String>,
+    pub aliases: SortedMap<String, String>,
 }
 
 /// The whole catalogue, sorted by type.
@@ -63,7 +66,7 @@ pub fn default_severity(event_type: &str) -> Option<Severity> {
 
 /// Default severities of types in a layer's `events.toml`; other types use the catalogue.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct OwnSeverities(BTreeMap<Box<str>, Severity>);
+pub struct OwnSeverities(SortedMap<Box<str>, Severity>);
 
 impl OwnSeverities {
     /// Collects the severities of `entries`.
@@ -95,7 +98,7 @@ struct RawEntry {
     producers: Vec<String>,
     example: serde_json::Map<String, serde_json::Value>,
     #[serde(default)]
-    aliases: BTreeMap<String, String>,
+    aliases: SortedMap<String, String>,
 }
 
 /// Reads the embedded text. A test reads it too, so a binary with an invalid catalogue cannot be

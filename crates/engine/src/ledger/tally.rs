@@ -2,12 +2,15 @@
 //!
 //! They are counted from the new ledger entries, so the numbers always match the entries.
 
-use std::{borrow::Cow, collections::BTreeMap};
+use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 
 use super::LedgerEntry;
-use crate::notification::{Notification, SubscriberId, Tokens};
+use crate::{
+    notification::{Notification, SubscriberId, Tokens},
+    sorted::SortedMap,
+};
 
 /// The text of a [`super::Reason`]; owned when it was read from a snapshot.
 pub type Word = Cow<'static, str>;
@@ -31,7 +34,7 @@ pub struct Tally {
     /// Notifications that have arrived, once per session.
     pub confirmed: u64,
     /// Those, by the word of their proof.
-    pub confirmed_by: BTreeMap<Word, u64>,
+    pub confirmed_by: SortedMap<Word, u64>,
     /// Answers that were requested so often and for so long that their carrier probably never
     /// changes.
     pub fixed_carriers: u64,
@@ -40,9 +43,9 @@ pub struct Tally {
     /// Bytes of JSON of the payloads of the injected notifications; a redelivery adds none.
     pub raw_bytes: u64,
     /// Notifications with another outcome, by the text of the reason.
-    pub notifications_ended: BTreeMap<Word, u64>,
+    pub notifications_ended: SortedMap<Word, u64>,
     /// Each subscriber's own counts.
-    pub subscribers: BTreeMap<SubscriberId, SubscriberTally>,
+    pub subscribers: SortedMap<SubscriberId, SubscriberTally>,
 }
 
 /// The counts of one subscriber.
@@ -59,7 +62,7 @@ pub struct SubscriberTally {
     /// Bytes of JSON of the payloads of these; a redelivery adds none.
     pub raw_bytes: u64,
     /// Events with another outcome, by the text of the reason.
-    pub events_ended: BTreeMap<Word, u64>,
+    pub events_ended: SortedMap<Word, u64>,
 }
 
 impl Tally {
@@ -72,7 +75,7 @@ impl Tally {
             LedgerEntry::Batched { subscriber, .. } => self.of(subscriber, |own| own.batched += 1),
             LedgerEntry::EventEnded { subscriber, reason, .. } => {
                 self.of(subscriber, |own| {
-                    *own.events_ended.entry(Cow::Borrowed(reason.as_str())).or_default() += 1
+                    *own.events_ended.get_or_default(Cow::Borrowed(reason.as_str())) += 1
                 });
             }
             LedgerEntry::Created { subscriber, events, .. } => {
@@ -85,10 +88,10 @@ impl Tally {
             LedgerEntry::Injected { .. } => self.injected += 1,
             LedgerEntry::Confirmed { by, .. } => {
                 self.confirmed += 1;
-                *self.confirmed_by.entry(Cow::Borrowed(by.as_str())).or_default() += 1;
+                *self.confirmed_by.get_or_default(Cow::Borrowed(by.as_str())) += 1;
             }
             LedgerEntry::NotificationEnded { reason, .. } => {
-                *self.notifications_ended.entry(Cow::Borrowed(reason.as_str())).or_default() += 1;
+                *self.notifications_ended.get_or_default(Cow::Borrowed(reason.as_str())) += 1;
             }
             LedgerEntry::Unclaimed { .. }
             | LedgerEntry::Queued { .. }
@@ -120,7 +123,7 @@ impl Tally {
     fn of(&mut self, id: &SubscriberId, count: impl FnOnce(&mut SubscriberTally)) {
         match self.subscribers.get_mut(id) {
             Some(own) => count(own),
-            None => count(self.subscribers.entry(id.clone()).or_default()),
+            None => count(self.subscribers.get_or_default(id.clone())),
         }
     }
 }

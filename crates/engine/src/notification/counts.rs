@@ -1,8 +1,10 @@
 //! Counts by subscriber, as a text of bounded length.
 
-use std::{collections::BTreeMap, fmt};
+use std::fmt;
 
 use super::SubscriberId;
+
+use crate::sorted::SortedMap;
 
 /// Most subscribers named in a count; the others are summarized as a number. Five names of usual
 /// length cost about 40 tokens.
@@ -35,7 +37,7 @@ pub struct Counts {
 
 impl Counts {
     /// Sums up `by_subscriber`, which contains no zeroes.
-    pub fn new(by_subscriber: &BTreeMap<SubscriberId, u32>, detail: Detail) -> Self {
+    pub fn new(by_subscriber: &SortedMap<SubscriberId, u32>, detail: Detail) -> Self {
         let total = by_subscriber.values().copied().fold(0, u32::saturating_add);
         let mut named: Vec<(SubscriberId, u32)> = match detail {
             Detail::Subscribers => by_subscriber.iter().map(|(id, count)| (id.clone(), *count)).collect(),

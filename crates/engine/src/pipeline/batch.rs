@@ -5,10 +5,7 @@
 //! earlier only if [`BATCHES_OPEN_MAX`] are open and another one opens. A batch that is due closes
 //! as of its deadline, however late the caller polls, so a replay returns the same batch.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::sync::Arc;
 
 use journal::time::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -21,6 +18,7 @@ use crate::{
         rule::{BatchMode, Batching},
     },
     snapshot,
+    sorted::{SortedMap, SortedSet},
 };
 
 /// Most open batches of a subscriber: far above sessions times groups in use. With full batches
@@ -88,9 +86,9 @@ struct Deadline {
 /// deadlines.
 #[derive(Debug, Default)]
 pub(crate) struct Batcher {
-    open: BTreeMap<Scope, BTreeMap<Key, Open>>,
+    open: SortedMap<Scope, SortedMap<Key, Open>>,
     /// One for each open batch.
-    deadlines: BTreeSet<Deadline>,
+    deadlines: SortedSet<Deadline>,
 }
 
 impl Batcher {
@@ -141,7 +139,7 @@ impl Batcher {
         newest: Option<&Arc<Event>>,
         now: Timestamp,
     ) -> bool {
-        let open = self.open.get_mut(scope).into_iter().flat_map(BTreeMap::values_mut).find_map(|open| {
+        let open = self.open.get_mut(scope).into_iter().flat_map(SortedMap::values_mut).find_map(|open| {
             let index = open.rows.binary_search_by_key(&of, |row| row.seq).ok()?;
             let row = open.rows.get_mut(index)?;
             row.repeats = row.repeats.saturating_add(1);
@@ -211,7 +209,7 @@ impl Batcher {
 
     /// The waiting rows, in batch order.
     pub(crate) fn rows(&self) -> impl Iterator<Item = &Row> {
-        self.open.values().flat_map(BTreeMap::values).flat_map(|open| &open.rows)
+        self.open.values().flat_map(SortedMap::values).flat_map(|open| &open.rows)
     }
 
     fn open(
@@ -231,7 +229,7 @@ impl Batcher {
         rows.push(row);
         let open = Open { group, rows, opened_at: now, ends_at: ends_at(rule, now, now) };
         self.deadlines.insert(open.deadline(scope));
-        self.open.entry(scope.clone()).or_default().insert(Key::clone(&open.group), open);
+        self.open.get_or_default(scope.clone()).insert(Key::clone(&open.group), open);
         forced
     }
 
@@ -290,7 +288,7 @@ impl<'de> Deserialize<'de> for Batcher {
         let mut batcher = Self::default();
         for (scope, open) in <BatcherState<Vec<(Scope, Open)>>>::deserialize(from)?.open {
             batcher.deadlines.insert(open.deadline(&scope));
-            batcher.open.entry(scope).or_default().insert(Key::clone(&open.group), open);
+            batcher.open.get_or_default(scope).insert(Key::clone(&open.group), open);
         }
         Ok(batcher)
     }

@@ -4,12 +4,10 @@
 //! notification of the same scope takes the counts. Each of these events has also ended with its
 //! own reason, so a lost count is a lost detail, not a lost event.
 
-use std::collections::BTreeMap;
-
 use journal::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::event::Scope;
+use crate::{event::Scope, sorted::SortedMap};
 
 /// Most scopes with counts, about 150 bytes each. When it is reached, the least recently raised
 /// counts are evicted.
@@ -27,7 +25,7 @@ pub(crate) struct DeferredCounts {
 /// The counts of one subscriber.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct DeferredByScope {
-    scopes: BTreeMap<Scope, (DeferredCounts, Timestamp)>,
+    scopes: SortedMap<Scope, (DeferredCounts, Timestamp)>,
 }
 
 impl DeferredByScope {
@@ -36,7 +34,7 @@ impl DeferredByScope {
         if self.scopes.len() >= DEFERRED_SCOPES_MAX && !self.scopes.contains_key(scope) {
             self.forget_oldest();
         }
-        let (deferred, raised_at) = self.scopes.entry(scope.clone()).or_default();
+        let (deferred, raised_at) = self.scopes.get_or_default(scope.clone());
         deferred.repeats = deferred.repeats.saturating_add(more.repeats);
         deferred.suppressed = deferred.suppressed.saturating_add(more.suppressed);
         *raised_at = now;

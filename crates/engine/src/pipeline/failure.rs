@@ -4,12 +4,12 @@
 //! match the subscriber that failed. So a place is reported once, and again only after it has
 //! succeeded in between, at most once per [`REPORT_INTERVAL`].
 
-use std::{collections::BTreeMap, mem::discriminant, sync::Arc, time::Duration};
+use std::{mem::discriminant, sync::Arc, time::Duration};
 
 use journal::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::notification::SubscriberId;
+use crate::{notification::SubscriberId, sorted::SortedMap};
 
 /// Shortest time between two reports of a place that fails intermittently.
 pub(crate) const REPORT_INTERVAL: Duration = Duration::from_secs(60);
@@ -79,13 +79,13 @@ pub struct Failing {
 /// The reported places, and the failed parts.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Failures {
-    places: BTreeMap<(FailedPart, Option<usize>), Reported>,
-    failing: BTreeMap<FailedPart, Failing>,
+    places: SortedMap<(FailedPart, Option<usize>), Reported>,
+    failing: SortedMap<FailedPart, Failing>,
 }
 
 impl Failures {
     /// The failed parts, each once.
-    pub(crate) fn failing(&self) -> impl Iterator<Item = (&FailedPart, &Failing)> {
+    pub(crate) fn failing(&self) -> impl Iterator<Item = &(FailedPart, Failing)> {
         self.failing.iter()
     }
 
@@ -115,7 +115,7 @@ impl Failures {
     /// Notes that a part succeeded. A subscriber has one template at a time, so the template's name
     /// is ignored.
     pub(crate) fn succeeded(&mut self, part: &FailedPart) {
-        for ((reported_part, _), reported) in &mut self.places {
+        for ((reported_part, _), reported) in self.places.iter_mut() {
             reported.has_succeeded |= discriminant(reported_part) == discriminant(part);
         }
     }

@@ -3,13 +3,14 @@
 //! The origin of an event is its source. The source of an event that quotes text is aside, which
 //! did not write that text, so the entry that the text comes from is named instead.
 
-use std::{borrow::Cow, collections::BTreeSet, sync::Arc};
+use std::{borrow::Cow, sync::Arc};
 
 use serde_json::Value;
 
 use crate::{
     event::{Event, Provenance, cut_text, strip_text},
     pipeline::{activation::WakeSettings, row::Row},
+    sorted::SortedSet,
 };
 
 /// Most characters of a shown origin: enough for a host and a path, and still few tokens.
@@ -57,7 +58,7 @@ impl Origins {
         if self.by_row().is_empty() {
             return self.by_row.first().cloned().flatten();
         }
-        let mut known = BTreeSet::new();
+        let mut known = SortedSet::new();
         let distinct = self.by_row.iter().flatten().filter(|origin| known.insert(&***origin));
         let distinct: Vec<&Arc<str>> = distinct.collect();
         let more = distinct.len().saturating_sub(NAMED_MAX);

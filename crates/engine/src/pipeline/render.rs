@@ -34,7 +34,7 @@ mod sentence;
 mod table;
 mod template;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use serde_json::Value;
 use toon::tokens;
@@ -42,6 +42,7 @@ use toon::tokens;
 use crate::{
     notification::{Tokens, Word},
     pipeline::{row::Row, sandbox::account::Account},
+    sorted::SortedMap,
     words::counted,
 };
 
@@ -74,7 +75,7 @@ const FIELD_CHARS: [usize; 5] = [crate::event::FIELD_CHARS_MAX, 500, 160, 60, 20
 /// All templates, by name.
 #[derive(Debug, Default)]
 pub struct Templates {
-    by_name: BTreeMap<String, Template>,
+    by_name: SortedMap<String, Template>,
 }
 
 /// A rendered notification.

@@ -1,11 +1,10 @@
 //! The supersede stage: a newer event about a state replaces an older one of its batch.
 
-use std::collections::BTreeMap;
-
 use crate::{
     event::Seq,
     notification::{State, StateKey},
     pipeline::{key::KeyWriter, newest::version_of, row::Row, rule::Subscriber},
+    sorted::SortedMap,
 };
 
 /// Removes each row if a later row is about the same state and replaces it.
@@ -24,10 +23,10 @@ pub(crate) fn supersede(
         seq: row.seq,
         version: version_of(rule, &row.event),
     };
-    let (mut newest, mut ended): (BTreeMap<StateKey, Vec<State>>, _) = (BTreeMap::new(), Vec::new());
+    let (mut newest, mut ended): (SortedMap<StateKey, Vec<State>>, _) = (SortedMap::new(), Vec::new());
     for row in rows.iter() {
         let state = state(row);
-        let of_key = newest.entry(state.key).or_default();
+        let of_key = newest.get_or_default(state.key);
         ended.extend(of_key.extract_if(.., |older| state.replaces(older)).map(|older| older.seq));
         of_key.push(state);
     }

@@ -5,7 +5,7 @@
 //! as running at the end of a turn. If no prompt, result or transcript reports its end within
 //! `grace` after that, there is one finding.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -17,6 +17,7 @@ use crate::{
     call::{Call, RUNNING},
     event::{EventRef, Severity, cut_text, strip_text},
     settings::settings,
+    sorted::SortedMap,
 };
 
 /// Default time limit for the client's report.
@@ -38,7 +39,7 @@ settings! {
 /// The background commands, by the harness's ids.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Known(BTreeMap<String, Task>);
+pub struct Known(SortedMap<String, Task>);
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Task {
@@ -113,7 +114,7 @@ impl Probe for Known {
         }
         let payload: serde_json::Value = serde_json::from_str(event.payload).unwrap_or_default();
         let Some(running) = payload.get(RUNNING).and_then(serde_json::Value::as_array) else { return };
-        for (id, task) in &mut self.0 {
+        for (id, task) in self.0.iter_mut() {
             let is_running = running.iter().any(|running| running.as_str() == Some(id));
             task.gone_since = if is_running { None } else { task.gone_since.or(Some(now)) };
         }

@@ -3,7 +3,7 @@
 //! There is one finding when the free space falls below the limit, and one when it falls below half
 //! of the limit. When there is space again, a finding withdraws them.
 
-use std::{collections::BTreeMap, path::Path};
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -12,6 +12,7 @@ use super::{Facts, Finding, Moment, Space, finding::shown_path, kind::Probe};
 use crate::{
     event::Severity,
     settings::{Form, settings},
+    sorted::SortedMap,
 };
 
 /// Default limit of free space, in bytes: the output of a larger build.
@@ -66,7 +67,7 @@ impl Below {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Known {
-    low: BTreeMap<u64, Level>,
+    low: SortedMap<u64, Level>,
     /// Number of findings so far.
     said: u64,
 }

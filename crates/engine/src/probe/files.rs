@@ -17,11 +17,7 @@ pub(super) mod overwrite;
 #[cfg(test)]
 mod tests;
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    path::Path,
-    sync::Arc,
-};
+use std::{path::Path, sync::Arc};
 
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
@@ -39,6 +35,7 @@ use crate::{
     event::Severity,
     hash::first_64_bits,
     settings::{Form, settings},
+    sorted::{SortedMap, SortedSet},
     transcript::{Transcript, WRITTEN_AFTER},
 };
 
@@ -86,7 +83,7 @@ pub(super) struct Given<'a> {
     /// Start of the calls that have just ended; a later change may be by one of them.
     pub(super) calls_since: Timestamp,
     /// Files whose change is explained by the git probe or a watch; they get no finding.
-    pub(super) explained: &'a BTreeSet<Arc<str>>,
+    pub(super) explained: &'a SortedSet<Arc<str>>,
 }
 
 /// Checks every file that the session knows, and those that its calls touched.
@@ -127,7 +124,7 @@ impl<'a> Look<'a> {
 
     /// Notes the touched files with the state that the agent now knows.
     fn touched(&mut self) {
-        let mut written = BTreeMap::new();
+        let mut written = SortedMap::new();
         for touch in self.moment.calls.iter().flat_map(|call| &call.touched) {
             if !self.is_wanted(&touch.path) {
                 continue;
@@ -398,16 +395,16 @@ impl<'a> Look<'a> {
     fn forget_oldest(&mut self) {
         let noted = &self.looked.noted.0;
         let added =
-            noted.iter().filter(|(path, file)| file.is_some() && !self.known.files.contains_key(*path));
+            noted.iter().filter(|(path, file)| file.is_some() && !self.known.files.contains_key(path));
         let removed =
-            noted.iter().filter(|(path, file)| file.is_none() && self.known.files.contains_key(*path));
+            noted.iter().filter(|(path, file)| file.is_none() && self.known.files.contains_key(path));
         let count = (self.known.files.len() + added.count()).saturating_sub(removed.count());
         let too_many =
             count.saturating_sub(usize::try_from(self.given.settings.max_paths).unwrap_or(usize::MAX));
         if too_many == 0 {
             return;
         }
-        let kept = self.known.files.iter().filter(|(path, _)| !noted.contains_key(*path));
+        let kept = self.known.files.iter().filter(|(path, _)| !noted.contains_key(path));
         let all = kept.map(|(path, file)| (file.noted, path.clone()));
         let new = noted.iter().filter_map(|(path, file)| Some((file.as_ref()?.noted, path.clone())));
         let mut all: Vec<(u64, Arc<str>)> = all.chain(new).collect();

@@ -19,7 +19,7 @@ mod repository;
 #[cfg(test)]
 mod tests;
 
-use std::{collections::BTreeSet, path::Path, sync::Arc};
+use std::{path::Path, sync::Arc};
 
 pub(super) use self::author::{Window, may_move};
 pub use self::known::Known;
@@ -30,7 +30,7 @@ use self::{
     repository::{Repository, Seen},
 };
 use super::{Entry, Facts, Finding, Moment, facts::ContentHash};
-use crate::{notification::InjectionPoint, settings::settings};
+use crate::{notification::InjectionPoint, settings::settings, sorted::SortedSet};
 
 settings! {}
 
@@ -52,7 +52,7 @@ pub(super) struct Looked {
     pub(super) findings: Vec<Finding>,
     /// Known files whose change is explained by the moves, by absolute path: a finding names them,
     /// or the session's own command changed them.
-    pub(super) explained: BTreeSet<Arc<str>>,
+    pub(super) explained: SortedSet<Arc<str>>,
 }
 
 /// The session's known files.
@@ -230,7 +230,7 @@ impl Look<'_, '_> {
         let is_newest = last + 1 == moves.len();
         let head = if is_newest { self.seen.repository.head.clone() } else { head_at(last + 1) };
         let mut actions = Vec::new();
-        let mut authors_of = BTreeSet::new();
+        let mut authors_of = SortedSet::new();
         for (entry, author) in moves.iter().zip(authors).filter(|(_, author)| is_foreign(author)) {
             authors_of.insert(author.name());
             // A stash resets HEAD to the same commit.
@@ -246,7 +246,7 @@ impl Look<'_, '_> {
             at: self.time_of(last_move),
             zone: last_move.zone,
             by: if authors_of.len() == 1 {
-                authors_of.pop_first().flatten().map(str::to_owned)
+                authors_of.first().copied().flatten().map(str::to_owned)
             } else {
                 None
             },

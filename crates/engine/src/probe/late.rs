@@ -6,7 +6,6 @@
 
 use std::{
     cell::RefCell,
-    collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -17,6 +16,7 @@ use journal::time::Timestamp;
 use crate::{
     call::{Call, command},
     event::Event,
+    sorted::{SortedMap, SortedSet},
 };
 
 /// How long before the later calls a change may be and still count as theirs, in milliseconds: git
@@ -29,15 +29,15 @@ type Differing = Option<Arc<[String]>>;
 /// The answers to the queries of one look; the first one to each query.
 #[derive(Debug, Default)]
 pub struct Answers {
-    entries: BTreeMap<PathBuf, Entry>,
-    hashes: BTreeMap<(PathBuf, String), Option<ContentHash>>,
-    texts: BTreeMap<ContentHash, Option<Arc<str>>>,
-    reads: BTreeMap<(PathBuf, u64, u64), Option<Vec<u8>>>,
-    names_of: BTreeMap<(PathBuf, u64, u64), Option<String>>,
-    names: BTreeMap<(PathBuf, usize), Vec<String>>,
-    differences: BTreeMap<(PathBuf, String, String), Differing>,
-    spaces: BTreeMap<PathBuf, Option<Space>>,
-    ports: BTreeMap<u16, Option<bool>>,
+    entries: SortedMap<PathBuf, Entry>,
+    hashes: SortedMap<(PathBuf, String), Option<ContentHash>>,
+    texts: SortedMap<ContentHash, Option<Arc<str>>>,
+    reads: SortedMap<(PathBuf, u64, u64), Option<Vec<u8>>>,
+    names_of: SortedMap<(PathBuf, u64, u64), Option<String>>,
+    names: SortedMap<(PathBuf, usize), Vec<String>>,
+    differences: SortedMap<(PathBuf, String, String), Differing>,
+    spaces: SortedMap<PathBuf, Option<Space>>,
+    ports: SortedMap<u16, Option<bool>>,
 }
 
 /// Passes queries on, and keeps the answers.
@@ -59,11 +59,11 @@ impl<'f, F: Facts + ?Sized> Recorder<'f, F> {
 
     fn keep<K: Ord, V: Clone>(
         &self,
-        answers: impl FnOnce(&mut Answers) -> &mut BTreeMap<K, V>,
+        answers: impl FnOnce(&mut Answers) -> &mut SortedMap<K, V>,
         query: K,
         answer: V,
     ) -> V {
-        answers(&mut self.answers.borrow_mut()).entry(query).or_insert_with(|| answer.clone());
+        answers(&mut self.answers.borrow_mut()).get_or_insert_with(query, || answer.clone());
         answer
     }
 }
@@ -141,9 +141,9 @@ struct Replayed<'a> {
     answers: &'a Answers,
     later: &'a Later<'a>,
     /// The files that the session knows, or that calls of the look touched.
-    files: BTreeSet<&'a str>,
+    files: SortedSet<&'a str>,
     /// Those that later calls touched.
-    touched: BTreeSet<&'a str>,
+    touched: SortedSet<&'a str>,
     may_write: bool,
 }
 

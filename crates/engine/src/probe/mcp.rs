@@ -6,7 +6,7 @@
 //! log is read; without an entry there, there is no finding. Nothing is read while no server is
 //! known to be disconnected, except for two looks at the logs in a session's first exchanges.
 
-use std::{collections::BTreeMap, path::Path};
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -23,6 +23,7 @@ use crate::{
     event::{Severity, cut_text, strip_text},
     notification::InjectionPoint,
     settings::settings,
+    sorted::SortedMap,
     transcript::{Connection, Connections, ServerSaid, ServerState, Transcript, WRITTEN_AFTER},
 };
 
@@ -57,7 +58,7 @@ pub struct Known {
     /// The time since which each server is disconnected, by the client's names. It is the start of
     /// the calls that found it disconnected, because it may be connected again before the last of
     /// them ends.
-    gone: BTreeMap<String, Timestamp>,
+    gone: SortedMap<String, Timestamp>,
     /// Number of looks after calls, up to [`START_LOOK`].
     looks: u8,
     /// Time of the first check of the start, while a second one is due.
@@ -113,18 +114,18 @@ impl Known {
     fn note_gone(&mut self, server: &str, since: Timestamp) {
         self.gone.insert(server.to_owned(), since);
         if self.gone.len() > SERVERS_MAX {
-            let oldest = self.gone.iter().min_by_key(|(_, since)| **since).map(|(server, _)| server.clone());
+            let oldest = self.gone.iter().min_by_key(|(_, since)| *since).map(|(server, _)| server.clone());
             oldest.map(|oldest| self.gone.remove(&oldest));
         }
     }
 
     /// Findings for servers that are connected again.
     fn returned(&mut self, logs: &Logs<'_>, facts: &dyn Facts) -> Vec<Finding> {
-        let is_back = |(server, since): (&String, &Timestamp)| {
+        let is_back = |(server, since): &(String, Timestamp)| {
             let last = logs.of_server(&(logs.connections.name)(server), facts).pop()?;
             (last.is_up && last.at > *since).then(|| (server.clone(), *since, last.at))
         };
-        let back: Vec<_> = self.gone.iter().filter_map(is_back).collect();
+        let back: Vec<(String, Timestamp, Timestamp)> = self.gone.iter().filter_map(is_back).collect();
         if back.is_empty() {
             return Vec::new();
         }

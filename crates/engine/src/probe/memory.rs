@@ -3,12 +3,7 @@
 //! It applies the notes of probes, and harness reports of calls and turns. It is part of the
 //! snapshot; handlers get a shared copy for the cost of a pointer.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    path::Path,
-    sync::Arc,
-    time::Duration,
-};
+use std::{path::Path, sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
@@ -20,6 +15,7 @@ use crate::{
     fold::{Dispatched, Effects, Fold},
     ledger::Reason,
     session::{OPENING_EVENT, Succession},
+    sorted::{SortedMap, SortedSet},
 };
 
 /// Most known sessions; beyond it the one inactive for the longest time is evicted.
@@ -43,15 +39,15 @@ const OTHERS_FOR: Duration = Duration::from_secs(24 * 60 * 60);
 /// The known state of all sessions.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Memory {
-    sessions: BTreeMap<SessionId, Arc<Known>>,
+    sessions: SortedMap<SessionId, Arc<Known>>,
     /// Context limit of each model, in tokens.
-    limits: Arc<BTreeMap<String, u64>>,
+    limits: Arc<SortedMap<String, u64>>,
     /// Published file changes per folder.
     published: Published,
     /// Sessions that changed since the last call of [`Memory::take_changes`]; `None` means all, as
     /// after a start.
     #[serde(skip)]
-    changed: Option<BTreeSet<SessionId>>,
+    changed: Option<SortedSet<SessionId>>,
 }
 
 /// Changes of the sessions' known states.
@@ -60,7 +56,7 @@ pub struct Changes {
     /// The new state of each; `None` for an evicted one.
     pub sessions: Vec<(SessionId, Option<Arc<Known>>)>,
     /// Context limit of each model, in tokens.
-    pub limits: Arc<BTreeMap<String, u64>>,
+    pub limits: Arc<SortedMap<String, u64>>,
 }
 
 /// Another session in, under or above this folder.
@@ -98,7 +94,7 @@ pub struct View {
     /// Other sessions in, under or above its folder, most recently active first.
     pub others: Vec<KnownSession>,
     /// Context limit of each model, in tokens.
-    pub limits: Arc<BTreeMap<String, u64>>,
+    pub limits: Arc<SortedMap<String, u64>>,
 }
 
 impl View {
@@ -271,11 +267,11 @@ impl Memory {
 
     /// Evicts sessions, but not `session`, until the number of all files is within its bound.
     fn bound_files(&mut self, session: &SessionId) {
-        let count = |sessions: &BTreeMap<SessionId, Arc<Known>>| -> usize {
+        let count = |sessions: &SortedMap<SessionId, Arc<Known>>| -> usize {
             sessions.values().map(|known| known.files.len()).sum()
         };
         while count(&self.sessions) > FILES_MAX {
-            let others = self.sessions.iter().filter(|(id, known)| *id != session && known.files.len() > 0);
+            let others = self.sessions.iter().filter(|(id, known)| id != session && known.files.len() > 0);
             let silent = others.min_by_key(|(_, known)| known.heard_at).map(|(id, _)| id.clone());
             let Some(silent) = silent else { return };
             self.remove(&silent);
@@ -301,7 +297,7 @@ impl Memory {
 
     /// The changes since the last call; all sessions at the first call.
     pub fn take_changes(&mut self) -> Changes {
-        let changed = self.changed.replace(BTreeSet::new());
+        let changed = self.changed.replace(SortedSet::new());
         let changed = changed.unwrap_or_else(|| self.sessions.keys().cloned().collect());
         let state = |id: SessionId| {
             let known = self.sessions.get(&id).cloned();
@@ -331,7 +327,7 @@ impl Memory {
             self.make_room();
         }
         self.note_change(session);
-        Arc::make_mut(self.sessions.entry(session.clone()).or_default())
+        Arc::make_mut(self.sessions.get_or_default(session.clone()))
     }
 
     fn make_room(&mut self) {

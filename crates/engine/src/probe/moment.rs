@@ -1,7 +1,5 @@
 //! The time and place of a look, and the engine's data on other sessions and pushes.
 
-use std::collections::BTreeMap;
-
 use serde::{Deserialize, Serialize};
 
 use super::{files::Known as KnownFiles, git::Known as KnownRepository};
@@ -11,6 +9,7 @@ use crate::{
     call::Call,
     event::SessionId,
     notification::InjectionPoint,
+    sorted::SortedMap,
     transcript::{Gauge, Transcript},
 };
 
@@ -42,7 +41,7 @@ pub struct Moment<'a> {
     /// Whether the context is new: it was compacted or cleared.
     pub has_new_context: bool,
     /// Context limit of each model in tokens, as observed in sessions.
-    pub limits: &'a BTreeMap<String, u64>,
+    pub limits: &'a SortedMap<String, u64>,
     /// The folder for temporary files.
     pub temporary: &'a str,
     /// The user's cache folder.
@@ -56,7 +55,7 @@ pub struct Moment<'a> {
 impl<'a> Moment<'a> {
     /// A moment without other sessions or ended calls.
     pub const fn new(session: &'a SessionId, point: InjectionPoint, now: Timestamp) -> Self {
-        static NO_LIMITS: BTreeMap<String, u64> = BTreeMap::new();
+        static NO_LIMITS: SortedMap<String, u64> = SortedMap::new();
         Self {
             session,
             point,

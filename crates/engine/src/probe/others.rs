@@ -1,7 +1,7 @@
 //! Other sessions in the same folder or repository: one finding each. The files and git probes
 //! report their changes.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -10,6 +10,7 @@ use super::{Facts, Finding, Moment, OtherSession, finding::name_towards, kind::P
 use crate::{
     event::{SessionId, Severity},
     settings::settings,
+    sorted::SortedSet,
 };
 
 /// How long after its last activity a session counts as working.
@@ -22,7 +23,7 @@ settings! {}
 /// The reported sessions.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Known(BTreeSet<SessionId>);
+pub struct Known(SortedSet<SessionId>);
 
 impl Probe for Known {
     type Settings = Settings;

@@ -8,11 +8,7 @@
 
 mod said;
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    path::Path,
-    time::Duration,
-};
+use std::{path::Path, time::Duration};
 
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -24,6 +20,7 @@ use crate::{
     call::{Call, RUNNING, command::may_end_processes},
     event::{EventRef, Severity, cut_text, strip_text},
     settings::settings,
+    sorted::{SortedMap, SortedSet},
 };
 
 /// Default minimum time between two looks at a closed port: longer than a server takes to reload
@@ -55,9 +52,9 @@ settings! {
 #[serde(default)]
 pub struct Known {
     /// The background commands, by the harness's ids.
-    servers: BTreeMap<String, Server>,
+    servers: SortedMap<String, Server>,
     /// Ports reported as closed, and not seen open since.
-    said: BTreeSet<u16>,
+    said: SortedSet<u16>,
     /// Whether the calls of the last look had a command that may end processes.
     has_ended_some: bool,
 }
@@ -71,7 +68,7 @@ struct Server {
     output: String,
     /// The number of searched bytes of the output.
     searched: u64,
-    ports: BTreeMap<u16, State>,
+    ports: SortedMap<u16, State>,
 }
 
 /// The state of a port at the last look.
@@ -143,7 +140,7 @@ impl Known {
         }
         let command = strip_text(call.command.as_deref().unwrap_or_default());
         let command = cut_text(command, COMMAND_CHARS_MAX).replace(char::is_whitespace, " ");
-        let (output, ports) = (output.to_owned(), BTreeMap::new());
+        let (output, ports) = (output.to_owned(), SortedMap::new());
         self.servers.insert(id.to_owned(), Server { command, since: now, output, searched: 0, ports });
     }
 
@@ -172,7 +169,7 @@ impl Known {
     fn ask(&mut self, by: ClosedBy, now: Timestamp, facts: &dyn Facts) -> Vec<Finding> {
         let mut findings = Vec::new();
         for server in self.servers.values_mut() {
-            for (port, state) in &mut server.ports {
+            for (port, state) in server.ports.iter_mut() {
                 let Some(is_open) = facts.accepts(*port) else { return findings };
                 let after = if is_open { state.opened(now) } else { state.closed(by, now) };
                 let before = std::mem::replace(state, after);

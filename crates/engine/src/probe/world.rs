@@ -23,6 +23,7 @@ use crate::{
     },
     event::{Event, SessionId},
     notification::InjectionPoint,
+    sorted::SortedMap,
     transcript::{self, Connection, Connections, Gauge, Reader, ServerSaid, ServerState, Transcript, Usage},
 };
 
@@ -45,7 +46,7 @@ pub(super) struct World {
     /// Free and total bytes of the only disk.
     pub(super) disk: Option<(u64, u64)>,
     /// Which ports accept connections; `None` if unknown.
-    pub(super) ports: BTreeMap<u16, Option<bool>>,
+    pub(super) ports: SortedMap<u16, Option<bool>>,
     /// The checked ports, in the order of the checks.
     pub(super) asked: RefCell<Vec<u16>>,
     /// The sessions that have ended.

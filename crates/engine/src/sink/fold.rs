@@ -1,10 +1,6 @@
 //! The delivery of each notice to each sink, folded from events.
 
-use std::{
-    collections::{BTreeMap, VecDeque},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
@@ -21,6 +17,7 @@ use crate::{
     ledger::{LedgerEntry, NotSent, Step, Subject, Suppressed},
     notification::Sink,
     session::Succession,
+    sorted::SortedMap,
 };
 
 /// Most open notices; beyond that the oldest is evicted.
@@ -50,7 +47,7 @@ pub enum Verdict {
 #[serde(from = "Stored")]
 pub struct Deliveries {
     /// By number, which increases in the order of the notices.
-    open: BTreeMap<u64, Open>,
+    open: SortedMap<u64, Open>,
     said: u64,
     limits: Limits,
     /// The time of the next timeout.
@@ -69,7 +66,7 @@ struct Open {
     notice: Arc<Notice>,
     subject: Subject,
     /// The sinks that have not accepted it yet; at least one.
-    ways: BTreeMap<Sink, Way>,
+    ways: SortedMap<Sink, Way>,
     /// When it is sent, if that is later than its own time.
     from: Option<Timestamp>,
 }
@@ -87,7 +84,7 @@ struct Way {
 /// The snapshot form.
 #[derive(Default, Deserialize)]
 struct Stored {
-    open: BTreeMap<u64, Open>,
+    open: SortedMap<u64, Open>,
     said: u64,
     limits: Limits,
 }
@@ -132,7 +129,7 @@ impl Deliveries {
             let at = if sink == Sink::Harness { Some(at + HARNESS_WAIT) } else { from };
             Way { failures: 0, at, is_quiet: false }
         };
-        let ways: BTreeMap<Sink, Way> = sinks.iter().map(|sink| (*sink, way(*sink))).collect();
+        let ways: SortedMap<Sink, Way> = sinks.iter().map(|sink| (*sink, way(*sink))).collect();
         to.record(sinks.iter().map(|sink| entry(&subject, Step::Queued(*sink))));
         let sinks = sinks.to_vec();
         let verdict = if at > now { Verdict::Later(sinks, at) } else { Verdict::Taken(sinks) };
@@ -163,8 +160,8 @@ impl Deliveries {
 
     fn note_report(&mut self, report: Report, settings: &Settings, now: Timestamp, to: &mut Effects) {
         let Report { notice, sink, failures, id, error, is_final, until } = report;
-        let mut found = self.open.iter_mut().filter(|(_, open)| open.notice.id == notice);
-        let Some((number, open)) = found.next().map(|(number, open)| (*number, open)) else {
+        let found = self.open.iter_mut().find(|(_, open)| open.notice.id == notice);
+        let Some((number, open)) = found.map(|(number, open)| (*number, open)) else {
             return;
         };
         // A report of an earlier attempt does not concern the present one.
@@ -325,7 +322,7 @@ impl Fold for Deliveries {
     /// Makes waiting deliveries due, and ends those that no hook has shown in time.
     fn handle_timeout(&mut self, now: Timestamp, to: &mut Effects) {
         for open in self.open.values_mut() {
-            for (sink, way) in &mut open.ways {
+            for (sink, way) in open.ways.iter_mut() {
                 if *sink != Sink::Harness && way.at.is_some_and(|at| at <= now) {
                     (way.at, way.is_quiet) = (None, false);
                 }

@@ -2,18 +2,14 @@
 //! all speakers together, because a folder is a speaker, and anybody can name folders. Notices over
 //! a limit are not sent, only counted.
 
-use std::{
-    collections::{BTreeMap, VecDeque},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
 use super::{NotSent, Notice, progress::Keys};
 use journal::time::Timestamp;
 
-use crate::{ledger::Suppressed, notification::Level};
+use crate::{ledger::Suppressed, notification::Level, sorted::SortedMap};
 
 /// Most notices of one speaker that are sent within a minute: more than a person reads.
 pub const PER_MINUTE_MAX: usize = 6;
@@ -36,7 +32,7 @@ pub(super) struct Passed {
 /// The recent notices of each speaker.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Limits {
-    speakers: BTreeMap<Arc<str>, Speaker>,
+    speakers: SortedMap<Arc<str>, Speaker>,
     /// The times of all sent notices, oldest first; at most [`ALL_PER_MINUTE_MAX`].
     sent: VecDeque<Timestamp>,
 }
@@ -77,7 +73,7 @@ impl Limits {
         while self.sent.front().is_some_and(|sent| now.since(*sent) >= WINDOW) {
             self.sent.pop_front();
         }
-        let known = self.speakers.entry(speaker.into()).or_default();
+        let known = self.speakers.get_or_default(speaker.into());
         known.last = now;
         if let Some(at) = notice.progress.as_ref().and_then(|progress| known.keys.next(progress, now)) {
             return Ok(Passed { held: NotSent::default(), at });

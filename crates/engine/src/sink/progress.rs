@@ -4,13 +4,13 @@
 //! percentage is sent at most once in [`PACE`] per key. Those in between wait until then, unless a
 //! newer one replaces them.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use journal::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::hex::hex;
+use crate::{hex::hex, sorted::SortedMap};
 
 /// Longest key, in characters.
 pub const KEY_CHARS_MAX: usize = 64;
@@ -59,7 +59,7 @@ impl Progress {
 
 /// When the newest notice of each key of a speaker is sent.
 #[derive(Debug, Default, Serialize, Deserialize)]
-pub(super) struct Keys(BTreeMap<Arc<str>, Timestamp>);
+pub(super) struct Keys(SortedMap<Arc<str>, Timestamp>);
 
 impl Keys {
     /// When a percentage of a known key is sent; `None` for an unknown key, or without a
@@ -85,7 +85,7 @@ impl Keys {
             return;
         }
         if !self.0.contains_key(&progress.key) && self.0.len() >= KEYS_MAX {
-            let silent = self.0.iter().min_by_key(|(_, at)| **at).map(|(key, _)| Arc::clone(key));
+            let silent = self.0.iter().min_by_key(|(_, at)| *at).map(|(key, _)| Arc::clone(key));
             self.0.remove(&silent.unwrap_or_default());
         }
         self.0.insert(Arc::clone(&progress.key), now);

@@ -1,9 +1,6 @@
 //! The open questions, folded from events: each ends once, by the first answer or by its expiry.
 
-use std::{
-    collections::{BTreeMap, VecDeque},
-    sync::Arc,
-};
+use std::{collections::VecDeque, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
@@ -16,6 +13,7 @@ use crate::{
     event::{Event, EventRef, SessionId},
     fold::{Dispatched, Effects, Fold},
     session::Succession,
+    sorted::SortedMap,
 };
 
 /// Most remembered ends, for callers that ask again after a restart.
@@ -40,11 +38,11 @@ pub enum QuestionState {
 #[serde(from = "Stored")]
 pub struct Questions {
     /// Questions that wait for an answer, and those whose end waits for the asker.
-    open: BTreeMap<Arc<str>, Arc<Question>>,
+    open: SortedMap<Arc<str>, Arc<Question>>,
     /// Oldest first.
     ended: VecDeque<(Arc<str>, End)>,
     /// The sessions that asked the ended ones.
-    askers: BTreeMap<Arc<str>, SessionId>,
+    askers: SortedMap<Arc<str>, SessionId>,
     #[serde(skip)]
     deadline: Option<Timestamp>,
     #[serde(skip)]
@@ -57,9 +55,9 @@ pub struct Questions {
 /// The snapshot form.
 #[derive(Default, Deserialize)]
 struct Stored {
-    open: BTreeMap<Arc<str>, Arc<Question>>,
+    open: SortedMap<Arc<str>, Arc<Question>>,
     ended: VecDeque<(Arc<str>, End)>,
-    askers: BTreeMap<Arc<str>, SessionId>,
+    askers: SortedMap<Arc<str>, SessionId>,
 }
 
 impl From<Stored> for Questions {

@@ -4,19 +4,15 @@
 //! the tables of the state that is being encoded or decoded. They exist only while [`super::write`]
 //! or [`super::read`] runs.
 
-use std::{
-    any::Any,
-    cell::RefCell,
-    collections::{BTreeMap, HashSet},
-    ops::Range,
-    sync::Arc,
-};
+use std::{any::Any, cell::RefCell, collections::HashSet, ops::Range, sync::Arc};
 
 use hashbrown::HashMap;
 use minicbor::{Decoder, Encoder};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de, ser};
 
 use super::Damaged;
+
+use crate::sorted::SortedMap;
 
 /// A type whose values occur in several places. It contains no shared values itself.
 pub trait Shared: Any + Send + Sync + Sized {
@@ -102,7 +98,7 @@ struct Tables {
 
 /// The tables of a state being encoded, by name.
 #[derive(Debug, Default)]
-pub(super) struct WrittenTables(BTreeMap<&'static str, WrittenTable>);
+pub(super) struct WrittenTables(SortedMap<&'static str, WrittenTable>);
 
 #[derive(Debug, Default)]
 struct WrittenTable {
@@ -117,7 +113,7 @@ struct WrittenTable {
 
 impl WrittenTables {
     fn number<T: Shared>(&mut self, thing: &Arc<T>) -> Result<u32, Damaged> {
-        let table = self.0.entry(T::TABLE).or_default();
+        let table = self.0.get_or_default(T::TABLE);
         let address = Arc::as_ptr(thing) as usize;
         if let Some(number) = table.numbers.get(&address) {
             return Ok(*number);
@@ -152,7 +148,7 @@ impl WrittenTable {
 /// The tables of a state being decoded.
 pub(super) struct ReadTables {
     bytes: Vec<u8>,
-    tables: BTreeMap<String, Vec<Slot>>,
+    tables: SortedMap<String, Vec<Slot>>,
     texts: HashSet<Arc<str>>,
 }
 
@@ -167,7 +163,7 @@ impl ReadTables {
     pub(super) fn of(bytes: &[u8]) -> Result<Self, Damaged> {
         let damaged = || Damaged::new("its tables cannot be read");
         let mut from = Decoder::new(bytes);
-        let mut tables = BTreeMap::new();
+        let mut tables = SortedMap::new();
         for _ in 0..from.map().ok().flatten().ok_or_else(damaged)? {
             let name = from.str().map_err(|_| Damaged::new("a table has no name"))?.to_owned();
             let mut slots = Vec::new();

@@ -3,17 +3,16 @@
 //! Only items with a cause are kept, and only the newest [`REMEMBERED_MAX`]; an event without a
 //! cause costs nothing.
 
-use std::{
-    collections::{BTreeMap, VecDeque},
-    sync::Arc,
-};
+use std::{collections::VecDeque, sync::Arc};
 
+use hashbrown::HashMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::{
     event::{EventRef, Seq},
     fold::Fold,
     notification::Notification,
+    sorted::SortedMap,
 };
 
 /// Most ids with a known chain; far more than the chained events during one loop.
@@ -22,10 +21,11 @@ const REMEMBERED_MAX: usize = 10_000;
 /// The lengths of recent chains, by the id of their last item.
 #[derive(Debug, Default)]
 pub struct Lineage {
-    lengths: BTreeMap<Arc<str>, u32>,
+    /// Never iterated.
+    lengths: HashMap<Arc<str>, u32>,
     order: VecDeque<Arc<str>>,
-    /// The same for events by position, as notifications refer to them.
-    of_events: BTreeMap<Seq, u32>,
+    /// The same for events by position, as notifications refer to them; in order.
+    of_events: VecDeque<(Seq, u32)>,
 }
 
 impl Fold for Lineage {
@@ -38,9 +38,9 @@ impl Lineage {
     pub fn extend(&mut self, seq: Seq, event: &EventRef<'_>) -> u32 {
         let Some(cause) = event.cause else { return 0 };
         let length = self.of(cause) + 1;
-        self.of_events.insert(seq, length);
+        self.of_events.push_back((seq, length));
         if self.of_events.len() > REMEMBERED_MAX {
-            self.of_events.pop_first();
+            self.of_events.pop_front();
         }
         self.keep(event.id, length);
         length
@@ -53,8 +53,11 @@ impl Lineage {
 
     /// Stores a notification: its chain is the longest of its events.
     pub fn remember_notification(&mut self, notification: &Notification) {
-        let lengths = notification.events.iter().filter_map(|seq| self.of_events.get(seq));
-        if let Some(length) = lengths.max().copied() {
+        let length = |seq: &Seq| {
+            let place = self.of_events.binary_search_by_key(seq, |(known, _)| *known).ok()?;
+            self.of_events.get(place).map(|(_, length)| *length)
+        };
+        if let Some(length) = notification.events.iter().filter_map(length).max() {
             self.keep(notification.id.as_str(), length);
         }
     }
@@ -76,10 +79,10 @@ impl Lineage {
 
 /// The snapshot form.
 #[derive(Serialize, Deserialize)]
-struct LineageState<K, E> {
+struct LineageState<K> {
     /// The ids in order, with their lengths.
     kept: K,
-    of_events: E,
+    of_events: SortedMap<Seq, u32>,
 }
 
 impl Serialize for Lineage {
@@ -87,14 +90,15 @@ impl Serialize for Lineage {
         let Self { lengths, order, of_events } = self;
         let length = |id: &Arc<str>| lengths.get(id).copied().expect("every id in the order has a length");
         let kept: Vec<(&Arc<str>, u32)> = order.iter().map(|id| (id, length(id))).collect();
-        LineageState { kept, of_events }.serialize(to)
+        LineageState { kept, of_events: of_events.iter().copied().collect() }.serialize(to)
     }
 }
 
 impl<'de> Deserialize<'de> for Lineage {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let LineageState { kept, of_events } = <LineageState<Vec<(Arc<str>, u32)>, _>>::deserialize(from)?;
+        let LineageState { kept, of_events } = <LineageState<Vec<(Arc<str>, u32)>>>::deserialize(from)?;
         let order = kept.iter().map(|(id, _)| Arc::clone(id)).collect();
+        let of_events = of_events.into_iter().collect();
         Ok(Self { lengths: kept.into_iter().collect(), order, of_events })
     }
 }

@@ -1,9 +1,6 @@
 //! The fold of all open watches.
 
-use std::{
-    collections::{BTreeMap, VecDeque},
-    sync::Arc,
-};
+use std::{collections::VecDeque, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
@@ -15,6 +12,7 @@ use crate::{
     fold::{Dispatched, Effects, Fold},
     ledger::Reason,
     session::Succession,
+    sorted::SortedMap,
 };
 
 /// The `reason` of an end because the branch is at another commit.
@@ -127,7 +125,7 @@ fn events(ended: Vec<Ended>) -> Vec<Event> {
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(from = "Stored")]
 pub struct Watches {
-    open: BTreeMap<Arc<str>, Arc<Watch>>,
+    open: SortedMap<Arc<str>, Arc<Watch>>,
     /// The newest events that ended a watch of a session, oldest first.
     said: VecDeque<(SessionId, Seq)>,
     /// The earliest of the deadlines.
@@ -141,7 +139,7 @@ pub struct Watches {
 /// Their state in a snapshot.
 #[derive(Default, Deserialize)]
 struct Stored {
-    open: BTreeMap<Arc<str>, Arc<Watch>>,
+    open: SortedMap<Arc<str>, Arc<Watch>>,
     said: VecDeque<(SessionId, Seq)>,
 }
 

@@ -6,12 +6,11 @@
 //! capacity. One that does not fit even alone is cut, so every exchange with any room makes the
 //! queue shorter. The caller renders, measures and cuts text.
 
-use std::collections::BTreeMap;
-
 use super::{asks::Asks, candidate::Candidate};
 use crate::{
     exchange::{Budget, Directive, Replaces},
     notification::{Counts, Cut, Detail, Notification, Priority, SubscriberId, Tokens},
+    sorted::SortedMap,
 };
 
 /// Capacity of a carrier that does not state one, in characters, unless more are configured.
@@ -79,7 +78,7 @@ pub struct Offer {
     /// when nothing is released.
     pub candidates: Vec<Candidate>,
     /// Number of due notifications of each subscriber at the point, the candidates included.
-    pub due: BTreeMap<SubscriberId, u32>,
+    pub due: SortedMap<SubscriberId, u32>,
     /// The request of some candidates to the harness.
     pub asks: Option<Asks>,
     /// The directive if none of them is released.
@@ -166,7 +165,7 @@ pub(super) fn replaces(directive: Option<&Directive>) -> Replaces {
 
 fn choose(
     mut candidates: Vec<Candidate>,
-    due: &BTreeMap<SubscriberId, u32>,
+    due: &SortedMap<SubscriberId, u32>,
     limits: &Limits,
     replaces: Replaces,
     writer: &impl Writer,
@@ -189,7 +188,7 @@ fn choose(
 }
 
 struct Fitting<'a, W> {
-    due: &'a BTreeMap<SubscriberId, u32>,
+    due: &'a SortedMap<SubscriberId, u32>,
     limits: &'a Limits,
     replaces: Replaces,
     writer: &'a W,
@@ -290,9 +289,9 @@ mod tests {
                 Candidate { notification, redelivered: None, has_cancelled: false, cut: None }
             })
             .collect();
-        let mut due: BTreeMap<SubscriberId, u32> = BTreeMap::new();
+        let mut due: SortedMap<SubscriberId, u32> = SortedMap::new();
         for candidate in &candidates {
-            *due.entry(candidate.notification.subscriber.clone()).or_default() += 1;
+            *due.get_or_default(candidate.notification.subscriber.clone()) += 1;
         }
         if more > 0 {
             due.insert(SubscriberId::new("late"), more);

@@ -1,9 +1,6 @@
 //! The conditions that were, or may have been, delivered to a session.
 
-use std::{
-    collections::{BTreeSet, VecDeque},
-    sync::Arc,
-};
+use std::{collections::VecDeque, sync::Arc};
 
 use journal::time::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -11,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     notification::{Notification, Priority, Resolution, SubscriberId},
     snapshot,
+    sorted::SortedSet,
 };
 
 /// Most remembered conditions of a session: as many as three injections hold, since everything
@@ -39,7 +37,7 @@ impl Delivered {
     }
 
     /// Forgets the conditions of `subscribers`.
-    pub(super) fn forget_of(&mut self, subscribers: &BTreeSet<SubscriberId>) {
+    pub(super) fn forget_of(&mut self, subscribers: &SortedSet<SubscriberId>) {
         self.newest_last.retain(|delivered| !subscribers.contains(&delivered.subscriber));
     }
 

@@ -66,7 +66,7 @@ proptest! {
         let carrier_chars_max = u32::try_from(carrier).expect("small");
         let limits =
             Limits { max_notifications, max_tokens: Tokens(max_tokens), max_chars: 600, carrier_chars_max };
-        let mut left = BTreeSet::new();
+        let mut left = SortedSet::new();
         for (turn, point) in points.iter().take(pending.len()).enumerate() {
             let before = injector.pending().0;
             // Every other exchange is at the beginning of a turn, which releases everything.

@@ -3,7 +3,7 @@
 //! A notification for a folder or for all sessions does not belong to one session: until it is
 //! confirmed as read, it goes to the next session. Those addressed to the session stay.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use super::{
     entry::Entry,
@@ -16,6 +16,7 @@ use crate::{
     exchange::InjectionId,
     ledger::{LedgerEntry, Reason},
     notification::{Notification, NotificationId, Priority, SubscriberId},
+    sorted::SortedMap,
 };
 
 impl Injector {
@@ -75,7 +76,7 @@ impl Injector {
     }
 
     /// Adds to the evictions that the next injection reports.
-    pub fn note_evicted(&mut self, counts: BTreeMap<SubscriberId, u32>) {
+    pub fn note_evicted(&mut self, counts: SortedMap<SubscriberId, u32>) {
         for (subscriber, count) in counts {
             self.add_evicted(subscriber, count);
         }

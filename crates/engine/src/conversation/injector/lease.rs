@@ -4,11 +4,7 @@
 //! what happens to its notifications. Answers are kept so that a repeated request with the same
 //! carrier gets the same bytes.
 
-use std::{
-    collections::{BTreeMap, VecDeque},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use hashbrown::{HashMap, HashSet};
 use journal::time::Timestamp;
@@ -18,6 +14,7 @@ use crate::{
     exchange::{Answer, Exchange, InjectionId},
     ledger::ConfirmedBy,
     notification::{InjectionPoint, NotificationId, Resolution, SubscriberId},
+    sorted::SortedMap,
 };
 
 use super::{
@@ -55,7 +52,7 @@ pub(super) struct Lease {
     pub(super) answers: u32,
     pub(super) entries: Vec<Entry>,
     /// Number of evicted events of each subscriber that its text reports.
-    pub(super) evicted: BTreeMap<SubscriberId, u32>,
+    pub(super) evicted: SortedMap<SubscriberId, u32>,
 }
 
 impl Lease {

@@ -1,9 +1,6 @@
 //! The parts of a session's queue, and the steps that move or end a notification.
 
-use std::{
-    collections::{BTreeMap, VecDeque},
-    sync::Arc,
-};
+use std::{collections::VecDeque, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
@@ -23,6 +20,7 @@ use crate::{
     exchange::InjectionId,
     ledger::{ConfirmedBy, LedgerEntry, Reason},
     notification::{Notification, Priority, SubscriberId},
+    sorted::SortedMap,
 };
 
 /// The pending and leased notifications of one session.
@@ -46,7 +44,7 @@ pub struct Injector {
     pub(super) continuations: u32,
     /// Number of events of each subscriber that were evicted since the last report to the agent; no
     /// zeroes.
-    pub(super) evicted: BTreeMap<SubscriberId, u32>,
+    pub(super) evicted: SortedMap<SubscriberId, u32>,
     /// The injection with the first text of the present context; `None` if it had none, or if that
     /// text may not have arrived.
     pub(super) first_text: Option<InjectionId>,
@@ -70,7 +68,7 @@ impl Injector {
             turn: None,
             turns: Turns::default(),
             continuations: 0,
-            evicted: BTreeMap::new(),
+            evicted: SortedMap::new(),
             first_text: None,
             outputs: VecDeque::new(),
         }
@@ -178,7 +176,7 @@ impl Injector {
 
     /// Counts events that were evicted.
     pub(super) fn add_evicted(&mut self, subscriber: SubscriberId, events: u32) {
-        let evicted = self.evicted.entry(subscriber).or_default();
+        let evicted = self.evicted.get_or_default(subscriber);
         *evicted = evicted.saturating_add(events);
     }
 

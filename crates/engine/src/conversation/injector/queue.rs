@@ -10,7 +10,6 @@ mod states;
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, BTreeSet},
-    ops::Bound,
     sync::Arc,
 };
 
@@ -22,6 +21,7 @@ use strum::VariantArray;
 use crate::{
     exchange::InjectionId,
     notification::{InjectionPoint, Notification, NotificationId, Priority, StateKey, SubscriberId},
+    sorted::{SortedMap, SortedSet},
 };
 
 use super::{
@@ -36,18 +36,18 @@ pub(super) struct Queue {
     /// Never iterated.
     by_id: HashMap<NotificationId, Key>,
     by_expiry: BTreeSet<(Timestamp, Key)>,
-    returned: BTreeSet<Key>,
+    returned: SortedSet<Key>,
     /// Notifications that may wake the agent.
-    active: BTreeSet<Key>,
+    active: SortedSet<Key>,
     /// Notifications that wait for the user and were not shown yet.
-    unshown: BTreeSet<Key>,
+    unshown: SortedSet<Key>,
     /// Notifications that a newer one may supersede or an event may resolve, by each of their
     /// states and conditions.
     by_state: BTreeSet<(StateKey, Key)>,
     /// Number of notifications that wait for the user.
     for_user: usize,
     /// Number of notifications of each subscriber in each lane; no zeroes.
-    counts: BTreeMap<Lane, BTreeMap<SubscriberId, u32>>,
+    counts: SortedMap<Lane, SortedMap<SubscriberId, u32>>,
     arrivals: u64,
 }
 
@@ -120,8 +120,8 @@ impl Queue {
             }
         }
         self.by_state.extend(notification.keys().map(|state| (state, key)));
-        let lane = self.counts.entry(key.lane).or_default();
-        *lane.entry(notification.subscriber.clone()).or_default() += 1;
+        let lane = self.counts.get_or_default(key.lane);
+        *lane.get_or_default(notification.subscriber.clone()) += 1;
         self.by_id.insert(notification.id, key);
         self.entries.insert(key, entry);
     }
@@ -202,12 +202,12 @@ impl Queue {
     }
 
     /// Number of notifications of each subscriber in lanes that `is_due` selects.
-    pub(super) fn count_due(&self, is_due: impl Fn(Lane) -> bool) -> BTreeMap<SubscriberId, u32> {
-        let mut due = BTreeMap::new();
+    pub(super) fn count_due(&self, is_due: impl Fn(Lane) -> bool) -> SortedMap<SubscriberId, u32> {
+        let mut due = SortedMap::new();
         for (lane, of_lane) in &self.counts {
             if is_due(*lane) {
                 for (subscriber, count) in of_lane {
-                    *due.entry(subscriber.clone()).or_default() += count;
+                    *due.get_or_default(subscriber.clone()) += count;
                 }
             }
         }
@@ -239,9 +239,9 @@ impl Queue {
 
     /// Marks the notifications that wait for the user as shown; returns the subscribers of the new
     /// ones, in order.
-    pub(super) fn show_to_user(&mut self) -> BTreeSet<SubscriberId> {
+    pub(super) fn show_to_user(&mut self) -> SortedSet<SubscriberId> {
         let keys = std::mem::take(&mut self.unshown);
-        let mut subscribers = BTreeSet::new();
+        let mut subscribers = SortedSet::new();
         for key in keys {
             if let Some(entry) = self.entries.get_mut(&key) {
                 entry.is_shown = true;
@@ -258,19 +258,17 @@ impl Queue {
         is_wanted: impl Fn(Lane) -> bool,
         has_effect: impl Fn(&Entry) -> bool,
     ) -> Option<&Notification> {
-        let mut from = None;
-        loop {
-            let rest = (from.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded);
-            let key = self.active.range(rest).next()?;
+        let mut rest = self.active.iter();
+        while let Some(key) = rest.next() {
             if !is_wanted(key.lane) {
-                from = Some(Key { lane: key.lane, age: Age::NEWEST });
+                rest = self.active.after(&Key { lane: key.lane, age: Age::NEWEST }).iter();
                 continue;
             }
-            match self.entries.get(key) {
-                Some(entry) if has_effect(entry) => return Some(&entry.notification),
-                Some(_) | None => from = Some(*key),
+            if let Some(entry) = self.entries.get(key).filter(|entry| has_effect(entry)) {
+                return Some(&entry.notification);
             }
         }
+        None
     }
 
     /// Number of notifications that may wake the agent.
@@ -320,7 +318,7 @@ impl Queue {
 
     /// The lowest priority.
     pub(super) fn least_priority(&self) -> Option<Priority> {
-        self.counts.last_key_value().map(|(lane, _)| lane.urgency.0)
+        self.counts.last().map(|(lane, _)| lane.urgency.0)
     }
 
     /// When the next notification expires.
@@ -331,8 +329,8 @@ impl Queue {
     /// Every lane of a priority that is in use.
     fn lanes_of(&self, urgency: Reverse<Priority>) -> impl Iterator<Item = Lane> {
         let first = Lane { urgency, hold: Hold::Cancels, inject_at: InjectionPoint::Immediate };
-        let last = Lane { urgency, hold: Hold::User, inject_at: InjectionPoint::TurnEnd };
-        self.counts.range(first..=last).map(|(lane, _)| *lane)
+        let from = self.counts.range_from(&first).iter();
+        from.map(|(lane, _)| *lane).take_while(move |lane| lane.urgency == urgency)
     }
 
     fn lane(&self, lane: Lane) -> impl Iterator<Item = (&Key, &Entry)> {

@@ -399,10 +399,10 @@ fn evicted_events_are_counted_until_reported() {
         let events = (1..=events).map(Seq).collect();
         story.injector.push(Arc::new(Notification { events, ..notification(name, Normal, AfterTool) }));
     }
-    let evicted = BTreeMap::from([(SubscriberId::new("reminder"), 22)]);
+    let evicted = SortedMap::from([(SubscriberId::new("reminder"), 22)]);
     assert_eq!(*story.injector.evicted(), evicted);
     story.exchange(&exchange(AfterTool, "c1"), 0);
-    assert_eq!(*story.injector.evicted(), BTreeMap::new());
+    assert_eq!(*story.injector.evicted(), SortedMap::new());
     story.injector.undelivered(&InjectionId::new("i1"));
     assert_eq!(*story.injector.evicted(), evicted);
 }

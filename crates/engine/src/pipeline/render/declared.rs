@@ -5,7 +5,7 @@
 //! by `one`; without it, as one line per column of the table. Without a table, several events are a
 //! generic table, and so is one event for which `one` prints nothing.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::sync::Arc;
 
 use super::{
     CleanRows, Content, GENERIC, OUTPUT_BYTES_MAX, ROWS_MAX, RenderInput, Rendered, TemplateError, Templates,
@@ -15,7 +15,7 @@ use super::{
     table::{Table, rows::Rows},
     template::{Template, View},
 };
-use crate::pipeline::failure::FailedPart;
+use crate::{pipeline::failure::FailedPart, sorted::SortedSet};
 
 /// The layout of a batch.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -113,7 +113,7 @@ impl EventText {
     }
 
     /// The payload fields that it names as `payload.name`.
-    pub fn fields(&self) -> &BTreeSet<String> {
+    pub fn fields(&self) -> &SortedSet<String> {
         self.0.fields()
     }
 

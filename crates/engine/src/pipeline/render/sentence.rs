@@ -3,14 +3,14 @@
 //! A template that sees one event, as `one` does, and prints plain text instead of TOON. A client
 //! shows its user one line, so only the first events of a batch are put into words.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::sync::Arc;
 
 use super::{
     CleanRows, RenderFailure, RenderInput, TemplateError,
     draft::Attempt,
     template::{Template, View},
 };
-use crate::event::cut_text;
+use crate::{event::cut_text, sorted::SortedSet};
 
 /// Most events of a batch with words of their own; the rest is counted.
 const EVENTS_MAX: usize = 2;
@@ -35,7 +35,7 @@ impl Sentence {
     }
 
     /// The payload fields that it names as `payload.name`.
-    pub fn fields(&self) -> &BTreeSet<String> {
+    pub fn fields(&self) -> &SortedSet<String> {
         self.0.fields()
     }
 

@@ -10,7 +10,6 @@ mod lint;
 mod word;
 
 use std::{
-    collections::BTreeSet,
     fmt,
     sync::{Arc, LazyLock, OnceLock},
 };
@@ -45,6 +44,7 @@ use crate::{
         self, Checked, Grammar, OwnText, Program, Trace,
         account::{self, ACCOUNT, Account},
     },
+    sorted::SortedSet,
 };
 
 /// Most instructions of one run; a table of 100 rows with 10 columns needs about 20,000.
@@ -142,7 +142,7 @@ struct Compiled {
     environment: &'static Environment<'static>,
     printed: Counts,
     /// The payload fields that it names.
-    fields: BTreeSet<String>,
+    fields: SortedSet<String>,
 }
 
 impl PartialEq for Template {
@@ -187,8 +187,8 @@ impl Template {
     }
 
     /// The payload fields that it names as `payload.name`; none if it does not compile.
-    pub(super) fn fields(&self) -> &BTreeSet<String> {
-        static NONE: BTreeSet<String> = BTreeSet::new();
+    pub(super) fn fields(&self) -> &SortedSet<String> {
+        static NONE: SortedSet<String> = SortedSet::new();
         self.compiled().map_or(&NONE, |compiled| &compiled.fields)
     }
 

@@ -1,9 +1,9 @@
 //! Accesses that a template guards: a chain such as `events[0].payload.at.step` before
 //! `default(...)`, `is defined` or `is undefined`. An absent part of it is no failure there.
 
-use std::collections::BTreeSet;
-
 use minijinja::machinery::{Span, ast::Expr};
+
+use crate::sorted::SortedSet;
 
 /// Filters and tests that accept an absent value.
 const FILTERS: [&str; 2] = ["d", "default"];
@@ -13,7 +13,7 @@ const TESTS: [&str; 2] = ["defined", "undefined"];
 ///
 /// Shape: the byte range of each, which is that of its instruction too.
 #[derive(Debug, Clone, Default)]
-pub(in crate::pipeline) struct Guarded(BTreeSet<(u32, u32)>);
+pub(in crate::pipeline) struct Guarded(SortedSet<(u32, u32)>);
 
 impl Guarded {
     /// Adds the accesses of `chain`, the operand of the filter `name`.

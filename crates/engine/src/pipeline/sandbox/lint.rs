@@ -5,7 +5,7 @@
 //! cannot be meant, each with its position. It visits every expression, also those of slices. It
 //! also collects the variables in use.
 
-use std::{collections::BTreeSet, ops::Range, sync::LazyLock};
+use std::{ops::Range, sync::LazyLock};
 
 use minijinja::{
     Error,
@@ -16,7 +16,7 @@ use minijinja::{
 };
 
 use super::{filters, guarded::Guarded};
-use crate::nearest::nearest;
+use crate::{nearest::nearest, sorted::SortedSet};
 
 /// Names with a meaning of their own in some places of minijinja.
 const IMPLIED: [&str; 3] = ["loop", "caller", "self"];
@@ -26,8 +26,8 @@ const SEVERITY: &str = "severity";
 const PAYLOAD: &str = "payload";
 
 /// The filters and tests of every program.
-static FILTERS: LazyLock<BTreeSet<&'static str>> = LazyLock::new(|| filters::filter_names().collect());
-static TESTS: LazyLock<BTreeSet<&'static str>> = LazyLock::new(|| filters::test_names().collect());
+static FILTERS: LazyLock<SortedSet<&'static str>> = LazyLock::new(|| filters::filter_names().collect());
+static TESTS: LazyLock<SortedSet<&'static str>> = LazyLock::new(|| filters::test_names().collect());
 
 /// The additional names of one kind of program.
 #[derive(Debug, Clone, Copy)]
@@ -73,11 +73,11 @@ impl From<Error> for Fault {
 #[derive(Debug)]
 pub(in crate::pipeline) struct Checked {
     /// The variables in use.
-    pub(in crate::pipeline) asks: BTreeSet<String>,
+    pub(in crate::pipeline) asks: SortedSet<String>,
     /// The fields of the variable `payload` in use.
-    pub(in crate::pipeline) fields: BTreeSet<String>,
+    pub(in crate::pipeline) fields: SortedSet<String>,
     /// The grammar's own filters in use.
-    pub(in crate::pipeline) filters: BTreeSet<&'static str>,
+    pub(in crate::pipeline) filters: SortedSet<&'static str>,
     /// The accesses that it guards.
     pub(in crate::pipeline) guarded: Guarded,
 }
@@ -103,10 +103,10 @@ pub(super) fn check_expression(tree: &Expr<'_>, grammar: &Grammar) -> Result<Che
 struct Walk<'g, 's> {
     grammar: &'g Grammar,
     /// Names defined by the source, innermost scope last.
-    scopes: Vec<BTreeSet<&'s str>>,
-    asks: BTreeSet<String>,
-    fields: BTreeSet<String>,
-    used: BTreeSet<&'static str>,
+    scopes: Vec<SortedSet<&'s str>>,
+    asks: SortedSet<String>,
+    fields: SortedSet<String>,
+    used: SortedSet<&'static str>,
     guarded: Guarded,
     fault: Option<Fault>,
 }
@@ -115,10 +115,10 @@ impl<'g, 's> Walk<'g, 's> {
     fn new(grammar: &'g Grammar) -> Self {
         Self {
             grammar,
-            scopes: vec![BTreeSet::new()],
-            asks: BTreeSet::new(),
-            fields: BTreeSet::new(),
-            used: BTreeSet::new(),
+            scopes: vec![SortedSet::new()],
+            asks: SortedSet::new(),
+            fields: SortedSet::new(),
+            used: SortedSet::new(),
             guarded: Guarded::default(),
             fault: None,
         }
@@ -151,7 +151,7 @@ impl<'g, 's> Walk<'g, 's> {
     }
 
     fn inside(&mut self, walk: impl FnOnce(&mut Self)) {
-        self.scopes.push(BTreeSet::new());
+        self.scopes.push(SortedSet::new());
         walk(self);
         self.scopes.pop();
     }
@@ -409,7 +409,7 @@ impl<'g, 's> Walk<'g, 's> {
 
     fn filter(&mut self, name: &str, place: Range<usize>) {
         let own = self.grammar.filters.iter().find(|own| **own == name);
-        self.used.extend(own);
+        self.used.extend(own.copied());
         if own.is_some() || FILTERS.contains(name) {
             return;
         }
@@ -417,7 +417,7 @@ impl<'g, 's> Walk<'g, 's> {
         let message = match refused {
             Some((_, why)) => (*why).to_owned(),
             None => {
-                let known: BTreeSet<&str> = FILTERS.iter().chain(self.grammar.filters).copied().collect();
+                let known: SortedSet<&str> = FILTERS.iter().chain(self.grammar.filters).copied().collect();
                 let hint = match nearest(name, known) {
                     Some(nearest) => format!("did you mean `{nearest}`?"),
                     None => "those that write TOON are toon, toon_key and toon_row".to_owned(),

@@ -5,14 +5,14 @@
 //! operands and a filter with two arguments take the same values from the stack, so most are
 //! replaced in place; some get a call before them. Jump targets are adjusted.
 
-use std::collections::BTreeMap;
-
 use minijinja::{
     machinery::{Instruction, Instructions, Span},
     value::{Object, ObjectRepr, Value},
 };
 
 use super::{guarded::Guarded, operators::name};
+
+use crate::sorted::SortedMap;
 
 /// Longest free piece of a template's own text: printing it costs an instruction, so all fuel
 /// prints some MB.
@@ -51,7 +51,7 @@ pub(in crate::pipeline) enum Trace {
 pub(super) fn rewrite<'s>(from: &Instructions<'s>, guarded: &Guarded, trace: Trace) -> Instructions<'s> {
     let mut rewriting = Rewriting {
         to: Instructions::new(from.name(), from.source()),
-        locals: BTreeMap::new(),
+        locals: SortedMap::new(),
         local_next: local_next(from),
         length: 0,
         trace,
@@ -110,7 +110,7 @@ struct Place {
 
 struct Rewriting<'s> {
     to: Instructions<'s>,
-    locals: BTreeMap<&'static str, u8>,
+    locals: SortedMap<&'static str, u8>,
     local_next: u8,
     /// Number of instructions.
     length: u32,
@@ -131,7 +131,7 @@ impl<'s> Rewriting<'s> {
     /// Calls the operator `name` with the topmost `count` values.
     fn call(&mut self, name: &'static str, count: u16, place: Place) {
         let next = self.local_next;
-        let local = *self.locals.entry(name).or_insert_with(|| {
+        let local = *self.locals.get_or_insert_with(name, || {
             self.local_next = next.saturating_add(1);
             if next < LOCALS_MAX { next } else { NO_LOCAL }
         });

@@ -1,7 +1,7 @@
 //! The folder that a session works in, when somebody else removes it, as with a worktree. One
 //! finding says so, instead of one for each known file.
 
-use std::{collections::BTreeSet, path::Path, sync::Arc};
+use std::{path::Path, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -12,6 +12,7 @@ use crate::{
     hash::hash_parts,
     notification::InjectionPoint,
     probe::{Entry, Facts, Finding, Moment, finding::shown_path},
+    sorted::SortedSet,
 };
 
 /// The folder of a session, to notice its removal.
@@ -32,7 +33,7 @@ pub struct Known {
 pub(in crate::probe) struct Looked {
     pub(in crate::probe) findings: Vec<Finding>,
     /// The known files whose removal this explains.
-    pub(in crate::probe) explained: BTreeSet<Arc<str>>,
+    pub(in crate::probe) explained: SortedSet<Arc<str>>,
 }
 
 impl Known {

@@ -1,19 +1,19 @@
 //! The known files of a session, and their serialized form.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use super::super::facts::{ContentHash, Fingerprint};
 use journal::time::Timestamp;
 
-use crate::call::TouchKind;
+use crate::{call::TouchKind, sorted::SortedMap};
 
 /// The known files of a session, by absolute path.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Known {
-    pub(super) files: BTreeMap<Arc<str>, File>,
+    pub(super) files: SortedMap<Arc<str>, File>,
     /// Number of notes so far, which is the number of the next one.
     pub(super) noted: u64,
 }
@@ -95,7 +95,7 @@ pub(super) enum State {
 /// Changes of a session's known files: the new entry of each; `None` for an evicted one.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Noted(pub(super) BTreeMap<Arc<str>, Option<File>>);
+pub struct Noted(pub(super) SortedMap<Arc<str>, Option<File>>);
 
 /// The observed state of a file.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -1,10 +1,6 @@
 //! Findings about a repository: one per cause, with the known files that the cause changed.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    path::Path,
-    sync::Arc,
-};
+use std::{path::Path, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -21,6 +17,7 @@ use crate::{
         Finding,
         facts::{Entry, Facts},
     },
+    sorted::{SortedMap, SortedSet},
 };
 
 /// Most named files of a finding.
@@ -110,7 +107,7 @@ pub(super) struct Context<'a> {
 #[derive(Debug, Default)]
 pub(super) struct Changed {
     /// Known files of the session, by absolute path.
-    pub(super) known: BTreeSet<Arc<str>>,
+    pub(super) known: SortedSet<Arc<str>>,
     /// Other manifests and lockfiles, by paths relative to the top.
     manifests: Vec<String>,
 }
@@ -224,10 +221,10 @@ impl Changed {
             Entry::File(found) => found.changed_ns >= since_ns,
             Entry::Folder | Entry::Other | Entry::Unknown => false,
         };
-        let differing: BTreeSet<&str> = paths.iter().map(String::as_str).collect();
+        let differing: SortedSet<&str> = paths.iter().map(String::as_str).collect();
         let is_known =
             |path: &&str| relative(path, &repository.top).is_some_and(|path| differing.contains(path));
-        let known: BTreeSet<Arc<str>> =
+        let known: SortedSet<Arc<str>> =
             files.filter(is_known).filter(|path| is_changed(Path::new(path))).map(Arc::from).collect();
         let top = Path::new(&repository.top);
         let is_manifest = |path: &&&str| {
@@ -235,7 +232,7 @@ impl Changed {
             MANIFESTS.binary_search(&name).is_ok()
         };
         // Files of the whole project are named first.
-        let manifests: BTreeMap<(usize, &str), &str> = differing
+        let manifests: SortedMap<(usize, &str), &str> = differing
             .iter()
             .filter(is_manifest)
             .map(|path| ((path.matches('/').count(), *path), *path))

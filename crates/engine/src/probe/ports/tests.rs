@@ -136,7 +136,7 @@ fn running_command_does_not_hide_a_closed_port() {
 fn ports_never_open_or_never_named_are_ignored() {
     let mut world = World::with_transcript();
     begin(&mut world, "b1", 3000);
-    world.ports = BTreeMap::from([(4000, Some(true))]);
+    world.ports = SortedMap::from([(4000, Some(true))]);
     go_on(&mut world);
     world.ports.clear();
     go_on(&mut world);

@@ -1,19 +1,19 @@
 //! Finds notifications by their states and conditions.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::sync::Arc;
 
 use super::Queue;
-use crate::conversation::injector::entry::{Entry, Key};
 use crate::notification::{Notification, Resolution, StateKey};
+use crate::{
+    conversation::injector::entry::{Entry, Key},
+    sorted::{SortedMap, SortedSet},
+};
 
 impl Queue {
     /// Removes the notifications that `newer` supersedes, in order.
     pub(in crate::conversation::injector) fn take_superseded(&mut self, newer: &Notification) -> Vec<Entry> {
         let candidates = newer.states.iter().flat_map(|state| self.with_state(state.key));
-        let superseded: BTreeSet<Key> = candidates
+        let superseded: SortedSet<Key> = candidates
             .filter(|(_, entry)| entry.notification.is_superseded_by(newer))
             .map(|(key, _)| key)
             .collect();
@@ -29,7 +29,7 @@ impl Queue {
     /// Removes the notifications that `resolution` leaves empty, in order.
     pub(in crate::conversation::injector) fn take_resolved(&mut self, resolution: &Resolution) -> Vec<Entry> {
         let candidates = resolution.keys.iter().flat_map(|key| self.with_state(*key));
-        let changed: BTreeMap<Key, Arc<Notification>> = candidates
+        let changed: SortedMap<Key, Arc<Notification>> = candidates
             .filter_map(|(key, entry)| Some((key, resolution.applied_to(&entry.notification)?)))
             .collect();
         let mut resolved = Vec::new();

@@ -7,7 +7,6 @@
 
 use std::{
     borrow::Cow,
-    collections::BTreeMap,
     sync::{Arc, OnceLock},
 };
 
@@ -21,6 +20,7 @@ use super::{
 use crate::{
     event::cut_text,
     pipeline::{render::free_key::free_key, sandbox::account::steps_of_text},
+    sorted::SortedMap,
 };
 
 /// Most scalars of a list that is shown as words in one cell; a longer list is shown as JSON.
@@ -44,7 +44,7 @@ pub(in crate::pipeline::render) struct Rows {
 struct Flat {
     columns: Vec<String>,
     /// The index of each column.
-    places: BTreeMap<String, usize>,
+    places: SortedMap<String, usize>,
     /// By row, as many cells as columns.
     cells: Vec<Vec<Value>>,
 }
@@ -208,7 +208,7 @@ impl Flat {
     fn new(events: &[CleanEvent], repeats: Option<String>) -> Self {
         let mut flat: Vec<Map<String, Value>> = events.iter().map(flatten).collect();
         let mut columns: Vec<String> = Vec::new();
-        let mut places: BTreeMap<String, usize> = BTreeMap::new();
+        let mut places: SortedMap<String, usize> = SortedMap::new();
         for name in flat.iter().flat_map(Map::keys) {
             if columns.len() < COLUMNS_MAX && !places.contains_key(name) {
                 places.insert(name.clone(), columns.len());

@@ -1,6 +1,6 @@
 //! The code in a template, for a program that writes it in another form.
 
-use std::{collections::BTreeSet, ops::Range};
+use std::ops::Range;
 
 use minijinja::{
     machinery::{Token, tokenize},
@@ -9,10 +9,12 @@ use minijinja::{
 
 use super::{TemplateError, lint};
 
+use crate::sorted::SortedSet;
+
 /// The code in a template.
 pub struct Code<'t> {
     /// Every name in it; also those that are no variables.
-    pub names: BTreeSet<&'t str>,
+    pub names: SortedSet<&'t str>,
     /// The bytes of each `{{ .. }}`, in order.
     pub printed: Vec<Range<usize>>,
 }
@@ -22,7 +24,7 @@ impl<'t> Code<'t> {
     ///
     /// Errors: bad syntax.
     pub fn of(source: &'t str) -> Result<Self, TemplateError> {
-        let (mut names, mut printed, mut start) = (BTreeSet::new(), Vec::new(), 0);
+        let (mut names, mut printed, mut start) = (SortedSet::new(), Vec::new(), 0);
         for token in tokenize(source, false, SyntaxConfig::default()) {
             let (token, span) = token.map_err(|error| lint::template_error(source, error.into()))?;
             if let Token::Ident(name) = token {
