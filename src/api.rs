@@ -56,6 +56,7 @@ mod sessions;
 mod share;
 mod shell;
 mod sources;
+mod status;
 mod statusline;
 mod stream;
 mod transcripts;
@@ -82,7 +83,7 @@ use tokio::net::{TcpListener, UnixListener};
 
 pub use app::{App, AppParts};
 pub use config_handle::{ConfigHandle, ConfigState, RELOADS_MAX, ReloadRefusal, ReloadRequest};
-pub use engine_handle::{EngineHandle, Outstanding, PageStart, Query, Waiting, WaitingPage, WaitingPlace};
+pub use engine_handle::{EngineHandle, EngineView, Query};
 pub use facts::{Contents, Machine};
 pub use idle::look_for_idle;
 pub use processes::watch_processes;

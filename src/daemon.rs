@@ -32,7 +32,6 @@ pub mod snapshots;
 mod supervisor;
 pub(crate) mod tasks;
 pub mod version;
-mod views;
 mod watchdog;
 
 use std::{
@@ -74,7 +73,6 @@ use self::{
     skipped::Skipped,
     snapshots::writer::{self, Order, Schedule},
     supervisor::{Supervisor, TaskKind},
-    views::About,
     watchdog::Watchdog,
 };
 use journal::{Journal, Opened, Pace, Poisoned, meter::Meters, time::Timestamp};
@@ -89,7 +87,10 @@ use crate::{
         outside::Generation,
         source::{self, Clocks, Source},
     },
-    config::{daemon::HttpConfig, last_good::Usable},
+    config::{
+        daemon::{Durability, HttpConfig},
+        last_good::Usable,
+    },
     daemon::{program::Programs, publisher::Publisher},
     harness::Transcript,
     history::{FILE_NAME, Projection, Writer},
@@ -299,11 +300,11 @@ impl Daemon {
         let history_bytes = settings.journal.history_bytes;
         let History { projection, feed, projector } =
             History::start(&options.state, replay_source, projected, history_bytes, &mut fold)?;
-        let about = About::new(clock.now(), settings.journal.durability, projection.clone());
         let reloads = ReloadChannels::new(reload::state_of_start(usable, clock.now()));
         let programs = Arc::new(Programs::find(&options.state).map_err(DaemonError::Programs)?);
         let channels = (reloads.handle(), transcripts, intake);
-        let app = new_app(&journal, &clock, engine, projection.clone(), channels, programs);
+        let durability = settings.journal.durability;
+        let app = new_app(&journal, &clock, engine, projection.clone(), channels, programs, durability);
         // Sources start with the current settings, so that no source treats them as a change.
         app.registry.sources().publish_settings(&fold.outside);
         let schedule = Schedule::new(orders.clone(), settings.journal.snapshot_records, snapshot);
@@ -318,7 +319,6 @@ impl Daemon {
             queries,
             pulse: Arc::clone(app.engine.pulse()),
             feed,
-            about,
             pace: Pace::default(),
             schedule,
             watchdog: Watchdog::new(options.watcher, monotonic_now()),
@@ -451,11 +451,13 @@ fn new_app(
     projection: Projection,
     (config, transcripts, shutdown): (ConfigHandle, mpsc::Sender<Transcript>, watch::Receiver<bool>),
     programs: Arc<Programs>,
+    durability: Durability,
 ) -> App {
     let meters = Arc::new(Meters::new(monotonic_now));
     journal.measure_with(meters.clone());
     // Request ids start from the time, so that no two daemons of one journal use the same ones.
-    let registry = Registry::new(clock.now().as_millis() << 20).with_programs(programs);
+    let started_at = clock.now();
+    let registry = Registry::new(started_at.as_millis() << 20).with_programs(programs);
     let registry = Arc::new(registry);
     let clock = clock::clock_fn(clock);
     let rooms = Rooms::default();
@@ -470,6 +472,8 @@ fn new_app(
         meters,
         rooms,
         clock,
+        started_at,
+        durability,
         wall: clock::wall_now,
         utc_offset,
         since_boot: monotonic_now,

@@ -28,7 +28,7 @@ impl Access {
         let readable = if named.is_empty() {
             Readable::All
         } else {
-            let related = app.engine.related(&named).await?;
+            let related = app.engine.read(move |view| view.engine.sessions().related(&named)).await?;
             Readable::Of(with_ended_subagents(app, related).await)
         };
         Ok(Self { found, readable })
@@ -93,7 +93,7 @@ impl Access {
         }
         let mut named = self.found.sessions_now(app);
         named.extend(self.found.opened(app));
-        match app.engine.is_related(&named, session).await? {
+        match is_related(app, &named, session).await? {
             Some(true) => {
                 sessions.insert(session.clone());
             }
@@ -144,6 +144,17 @@ impl Found {
             Self::Left(_) | Self::AtTerminal(_) | Self::Unknown | Self::WithToken => self.sessions().to_vec(),
         }
     }
+}
+
+/// Whether `session` is one of `own` or belongs to one: it continues it, is continued by it, or is a
+/// subagent of it. `None` when it is not known.
+pub(super) async fn is_related(
+    app: &App,
+    own: &[SessionId],
+    session: &SessionId,
+) -> Result<Option<bool>, ApiError> {
+    let (own, session) = (own.to_vec(), session.clone());
+    app.engine.read(move |view| view.engine.sessions().is_related(&own, &session)).await
 }
 
 /// `sessions` and their subagents that have ended, which only the history knows; `sessions` while

@@ -14,9 +14,10 @@ use engine::event::SessionId;
 use crate::{
     api::{
         App,
-        access::{Access, foreign},
+        access::{Access, foreign, is_related},
         auth::Route,
         error::ApiError,
+        naming::{find_session, session_now},
         requester::{Found, Requester},
     },
     harness::process::Process,
@@ -45,7 +46,7 @@ impl Actor {
     /// Errors: the daemon is stopping.
     pub(crate) async fn session(self, app: &App) -> Result<Option<SessionId>, ApiError> {
         match self.0.find(app).await?.sessions().first() {
-            Some(first) => app.engine.session_now(first.clone()).await.map(Some),
+            Some(first) => session_now(app, first).await.map(Some),
             None => Ok(None),
         }
     }
@@ -80,7 +81,7 @@ impl Actor {
         if named.is_empty() || named.contains(session) {
             return Ok(());
         }
-        match app.engine.is_related(&named, session).await? {
+        match is_related(app, &named, session).await? {
             Some(true) => Ok(()),
             Some(false) => Err(foreign(found.sessions(), session.as_str())),
             // It may be a subagent that has ended.
@@ -141,7 +142,7 @@ impl Actor {
         if own.is_empty() || found.has_opened(app, session) || is_own(app, own, session).await? {
             return Ok(());
         }
-        let Some(known) = app.engine.session(session.clone()).await? else {
+        let Some(known) = find_session(app, session).await? else {
             if let (Found::Below(near), None) = (&found, client) {
                 let client = near.process;
                 check_new(app, found, session).await?;
@@ -164,7 +165,7 @@ impl Actor {
     pub(crate) async fn author(self, app: &App) -> Result<String, ApiError> {
         let found = self.0.find(app).await?;
         if let Some(first) = found.sessions().first() {
-            return Ok(format!("session {}", app.engine.session_now(first.clone()).await?));
+            return Ok(format!("session {}", session_now(app, first).await?));
         }
         Ok(match found {
             Found::AtTerminal(_) => "user",
@@ -210,5 +211,5 @@ async fn check_new(app: &App, found: Found, session: &SessionId) -> Result<(), A
 
 /// Whether `session` is one of `own`, a continuation of one, or a subagent of one.
 async fn is_own(app: &App, own: &[SessionId], session: &SessionId) -> Result<bool, ApiError> {
-    Ok(own.contains(session) || app.engine.is_related(own, session).await? == Some(true))
+    Ok(own.contains(session) || is_related(app, own, session).await? == Some(true))
 }

@@ -1,6 +1,6 @@
-//! Status and health of the daemon.
+//! Status and health of the daemon, and orders to it.
 
-use std::{fs, path::Path, time::Duration};
+use std::time::Duration;
 
 use axum::{Json, extract::State, http::StatusCode};
 use journal::{AppendError, time::duration_millis};
@@ -13,16 +13,15 @@ use crate::api::{
     App,
     error::ApiError,
     history,
-    wire::{
-        history::ProjectionView,
-        views::{DiskView, StatusView},
-    },
+    status::status_of,
+    wire::{history::ProjectionView, views::StatusView},
 };
-use crate::daemon::tasks::run_blocking;
 
-/// Folders of the state folder.
-const SNAPSHOTS_FOLDER: &str = "snapshots";
-const RULES_FOLDER: &str = "rules";
+/// Shows the status of the daemon.
+#[cfg_attr(test, utoipa::path(get, path = "/v1/status", tag = "admin", responses((status = 200, body = StatusView))))]
+pub(crate) async fn status(State(app): State<App>) -> Result<Json<StatusView>, ApiError> {
+    status_of(&app).await.map(Json)
+}
 
 /// Liveness of the daemon.
 #[derive(Debug, Serialize)]
@@ -38,56 +37,6 @@ pub(crate) struct Health {
     /// How long the loop's current iteration has lasted, or how long it has been idle since a check
     /// first saw those records, in milliseconds; 0 while it is idle without records.
     held_up_ms: u64,
-}
-
-/// Shows the status of the daemon.
-#[cfg_attr(test, utoipa::path(get, path = "/v1/status", tag = "admin", responses((status = 200, body = StatusView))))]
-pub(crate) async fn status(State(app): State<App>) -> Result<Json<StatusView>, ApiError> {
-    status_of(&app).await.map(Json)
-}
-
-/// The status of the daemon. Disk lookups run here, not in the event loop.
-pub(crate) async fn status_of(app: &App) -> Result<StatusView, ApiError> {
-    let mut status = app.engine.status().await?;
-    status.config = app.config.view();
-    status.clock_ahead_ms = app.clock_ahead_ms();
-    let journal = app.journal.clone();
-    let projection = app.projection.clone();
-    let read = run_blocking(move || {
-        // If the sizes cannot be read, the rest is still shown.
-        let stored = journal.stored().unwrap_or_default();
-        let first = journal.read_at(stored.first).ok().flatten();
-        (stored, first, disk(projection.path()))
-    });
-    let (stored, first, disk) = read.await.map_err(|_| ApiError::stopping())?;
-    status.journal.first = stored.first.0;
-    status.journal.first_at = first.map(|record| record.time.to_string());
-    status.journal.segments = stored.segments;
-    status.journal.bytes = stored.bytes;
-    status.journal.sealed = stored.sealed;
-    status.journal.sealed_bytes = stored.sealed_bytes;
-    status.journal.unsealed_bytes = stored.unsealed_bytes;
-    let (journal, history_max) = (stored.bytes, app.projection.bytes_max());
-    status.disk = DiskView { journal, history_max, ..disk };
-    Ok(status)
-}
-
-/// The sizes of the parts of the state folder but the journal; `history` is the history's file.
-fn disk(history: &Path) -> DiskView {
-    let size = |path: &Path| fs::metadata(path).map(|found| found.len()).unwrap_or_default();
-    let state = history.parent().unwrap_or(history);
-    let folder = |name: &str| -> u64 {
-        let entries = fs::read_dir(state.join(name)).into_iter().flatten().flatten();
-        entries.map(|entry| size(&entry.path())).sum()
-    };
-    let mut log = history.as_os_str().to_owned();
-    log.push("-wal");
-    DiskView {
-        history: size(history) + size(Path::new(&log)),
-        snapshots: folder(SNAPSHOTS_FOLDER),
-        rules: folder(RULES_FOLDER),
-        ..DiskView::default()
-    }
 }
 
 /// Longest iteration of the event loop before it counts as stuck; one takes milliseconds.

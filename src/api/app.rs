@@ -13,6 +13,7 @@ use crate::{
         config_handle::ConfigHandle, engine_handle::EngineHandle, error::ApiError, registry::Registry,
         room::Rooms,
     },
+    config::daemon::Durability,
     daemon::publisher::Publisher,
     harness::Transcript,
     history::Projection,
@@ -50,6 +51,10 @@ pub struct AppParts {
     pub rooms: Rooms,
     /// Source of the current time: the journal's, which never steps back.
     pub clock: Clock,
+    /// When the daemon started.
+    pub started_at: Timestamp,
+    /// When a published event is acknowledged.
+    pub durability: Durability,
     /// The wall clock, for times that others sign or read.
     pub wall: fn() -> Timestamp,
     /// Offset of the local wall clock from UTC at a time, in seconds.

@@ -10,6 +10,7 @@ use crate::{
         actor::Actor,
         client_folder::ClientFolder,
         error::ApiError,
+        naming::session_now,
         processes::{self, IdentifiedBy},
         push::is_held,
         wire::clients::ClientsView,
@@ -55,9 +56,9 @@ impl MonitorClient {
         peer: Option<u32>,
     ) -> Result<(), ApiError> {
         let Some(pid) = self.harness.pid else { return actor.check(app, session).await };
-        let now = app.engine.session_now(session.clone()).await?;
-        let found = app.engine.session(now.clone()).await?;
-        let is_open = found.is_some_and(|found| found.is_open);
+        let now = session_now(app, session).await?;
+        let known = now.clone();
+        let is_open = app.engine.read(move |view| view.engine.sessions().is_open(&known)).await?;
         let session = if is_open { &now } else { session };
         let client = peer.and_then(|peer| processes::find(app, session, peer, IdentifiedBy::Pid(pid)));
         actor.check_call(app, session, client).await?;

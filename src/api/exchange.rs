@@ -33,8 +33,8 @@ use crate::{
         auth::{PeerPid, Route},
         error::ApiError,
         extract::{EXCHANGE_BYTES_MAX, IdSegment, read_body_up_to, read_session},
-        matching::nearest_type,
-        naming::{known_session, name_sessions, session_of},
+        matching::{explained, nearest_type},
+        naming::{find_session, known_session, name_sessions, nearest_session, session_of, unconfirmed},
         probing::{self, Said},
         processes::{self, IdentifiedBy},
         wire::{
@@ -152,7 +152,7 @@ async fn check_origin(app: &App, actor: Actor, exchange: &Exchange) -> Result<()
     let Some(origin) = exchange.context.origin() else { return Ok(()) };
     // One that is not known has no queue.
     let check = async {
-        match app.engine.session(origin.clone()).await? {
+        match find_session(app, origin).await? {
             Some(_) => actor.check(app, origin).await,
             None => Ok(()),
         }
@@ -165,7 +165,7 @@ async fn known_facts(app: &App, request: &ExchangeRequest<'_>) -> Option<Session
     if !request.needs_known_session() {
         return None;
     }
-    Box::pin(app.engine.session(request.exchange.session.clone())).await.ok().flatten()
+    Box::pin(find_session(app, &request.exchange.session)).await.ok().flatten()
 }
 
 /// The instructions for a model whose harness has none of its own.
@@ -189,13 +189,13 @@ async fn untaken(app: &App, request: &ExchangeRequest<'_>) -> Result<Vec<FieldEr
             break;
         }
         let event = Arc::new(event.to_event());
-        let (explanation, known) = app.engine.explain(Arc::clone(&event)).await?;
+        let (explanation, known) = explained(app, Arc::clone(&event)).await?;
         if explanation.subscribers.is_empty() {
             let meant = nearest_type(&event, &known).map(|meant| format!("; did you mean `{meant}`?"));
             let message = format!("no subscriber takes `{}`{}", event.event_type, meant.unwrap_or_default());
             remarks.push(FieldError::new(format!("observe[{index}].type"), message));
         } else if let Some(session) = other.filter(|_| explanation.sessions.is_empty()) {
-            let meant = app.engine.nearest(SessionId::new(session)).await?;
+            let meant = nearest_session(app, &SessionId::new(session)).await?;
             let meant = meant.map(|meant| format!("; did you mean `{meant}`?")).unwrap_or_default();
             let message = format!("no session `{session}` is open{meant}");
             remarks.push(FieldError::new(format!("observe[{index}].session"), message));
@@ -226,7 +226,7 @@ pub(crate) async fn undelivered(
     actor.check(&app, &session).await?;
     known_session(&app, &session).await?;
     let injection = InjectionId::new(&checked_name("injection", injection).map_err(ApiError::bad)?);
-    if !app.engine.outstanding(session.clone()).await?.unconfirmed.contains(&injection) {
+    if !unconfirmed(&app, &session).await?.contains(&injection) {
         return Err(ApiError::not_found("unconfirmed injection", injection.as_str()));
     }
     app.append(Records::build(|records| records.undelivered(&session, &injection))).await?;

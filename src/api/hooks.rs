@@ -10,6 +10,7 @@ use axum::{
 };
 use bytes::Bytes;
 use engine::{
+    conversation::SessionView as OpenSession,
     event::{Event, SessionId},
     exchange::Exchange,
     ledger::ConfirmedBy,
@@ -24,11 +25,12 @@ use crate::{
         actor::Actor,
         auth::{PeerPid, Route},
         client_folder::ClientFolder,
+        engine_handle::EngineView,
         error::ApiError,
         exchange::{perform, records_of},
         extract::{self, HOOK_BYTES_MAX, Segment, read_body_up_to},
         hook_troubles::Consequence,
-        naming::session_of,
+        naming::{session_of, unconfirmed},
         probing::{self, Said},
         processes::{self, IdentifiedBy},
         transcripts,
@@ -193,21 +195,21 @@ async fn answer(
         Then::Exchange(exchange) => return exchanged(app, kind, call, exchange).await,
         Then::BeforeTool(exchange) => {
             let is_held = found > 0;
-            if is_held || app.engine.outstanding(exchange.session.clone()).await?.check_before_tool {
+            if is_held || is_checked_before_tool(app, &exchange.session).await? {
                 return exchanged(app, kind, call, exchange).await;
             }
             app.append(records_of(observed)?).await?;
         }
         Then::Prompt(exchange) => {
-            let queue = app.engine.outstanding(exchange.session.clone()).await?;
+            let given = unconfirmed(app, &exchange.session).await?;
             // Injections in the prompt or in the transcript have arrived; others may be delivered
             // again here.
-            let find = || harness::ids_in(&searched, &queue.unconfirmed);
+            let find = || harness::ids_in(&searched, &given);
             let mut carried = app.rooms.exchanges.work(searched.len(), find).await;
-            if carried.len() < queue.unconfirmed.len()
+            if carried.len() < given.len()
                 && let Some(transcript) = &call.transcript
             {
-                carried.extend(transcripts::seen_before(&transcript.path, queue.unconfirmed).await);
+                carried.extend(transcripts::seen_before(&transcript.path, given).await);
             }
             let acks = Records::build(|records| records.acks(&exchange.session, &carried, ConfirmedBy::Seen));
             app.append(acks).await?;
@@ -221,7 +223,7 @@ async fn answer(
         Then::SessionEnded(session) => {
             let mut records = records_of(observed)?;
             // The subagent finished, so all earlier injections have arrived.
-            let given = app.engine.outstanding(session.clone()).await?.unconfirmed;
+            let given = unconfirmed(app, session).await?;
             records.acks(session, &given, ConfirmedBy::Turn);
             records.session_ended(session);
             app.append(records).await?;
@@ -229,6 +231,19 @@ async fn answer(
         Then::Nothing => app.append(records_of(observed)?).await?,
     }
     Ok(None)
+}
+
+/// Whether a pending notification is released before the next tool of a session; a pending broadcast
+/// may be.
+async fn is_checked_before_tool(app: &App, session: &SessionId) -> Result<bool, ApiError> {
+    let id = session.clone();
+    let is_checked = move |view: &EngineView<'_>| {
+        let sessions = view.engine.sessions();
+        let is_checked =
+            |session: OpenSession<'_>| session.injector.check_before_tool() || sessions.is_behind(&id);
+        sessions.view(&id).is_some_and(is_checked)
+    };
+    app.engine.read(is_checked).await
 }
 
 async fn exchanged(

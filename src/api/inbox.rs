@@ -1,17 +1,19 @@
 //! The pending notifications of sessions, for users, and their decisions about them.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use axum::{Json, extract::State, http::StatusCode};
 use engine::{
+    Engine,
+    conversation::{SessionView, injector::PendingView},
     event::{Scope, SessionId},
     exchange::Decision,
     format,
-    notification::NotificationId,
+    notification::{Notification, NotificationId},
     records::Records,
     request::FieldError,
 };
-use journal::time::duration_millis;
+use journal::time::{Timestamp, duration_millis};
 use serde::Deserialize;
 
 #[cfg(test)]
@@ -20,7 +22,7 @@ use crate::api::wire::error::ErrorBody;
 use crate::api::{
     App,
     actor::Actor,
-    engine_handle::{PageStart, Waiting, WaitingPage, WaitingPlace},
+    engine_handle::EngineView,
     error::ApiError,
     extract::{Params, Segment, read_session},
     history::check_notification,
@@ -82,6 +84,58 @@ impl ListParams {
     }
 }
 
+/// A page of pending notifications.
+#[derive(Debug, Clone)]
+struct WaitingPage {
+    /// The session; all sessions if absent.
+    session: Option<SessionId>,
+    /// The start of the page.
+    from: Option<PageStart>,
+    /// Most notifications.
+    limit: usize,
+}
+
+/// A position in the list of pending notifications: by session, in delivery order; then those for a
+/// session that is not open, in the same order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum PageStart {
+    /// In the queue of a session.
+    Session {
+        /// The session.
+        session: SessionId,
+        /// How many of its notifications precede it.
+        skip: usize,
+    },
+    /// Among the unclaimed ones.
+    Unclaimed {
+        /// How many of them precede it.
+        skip: usize,
+    },
+}
+
+/// A pending notification. Its view is built outside of the event loop, because the words about it
+/// cost more than the rest of the query.
+#[derive(Debug, Clone)]
+struct Waiting {
+    /// The notification.
+    notification: Arc<Notification>,
+    /// Where it waits.
+    place: WaitingPlace,
+    /// How long ago it was made.
+    age: Duration,
+}
+
+/// The queue in which a notification waits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum WaitingPlace {
+    /// Of a session, for its agent.
+    Agent(SessionId),
+    /// Of a session, for the user's approval.
+    User(SessionId),
+    /// Of none: no session in its scope is open.
+    NextSession,
+}
+
 /// Parses the output of [`write_start`].
 fn read_start(text: &str) -> Result<PageStart, ApiError> {
     let read = || {
@@ -119,9 +173,75 @@ pub(crate) async fn list(
     let session = InboxParams { session: params.session.clone() }.session(&app, actor).await?;
     let folder = place_of(&app, session.as_ref(), None).await?;
     let questions = open_count(&app, session.as_ref(), folder.as_deref());
-    let (notifications, next) = app.engine.waiting(params.page(session)?).await?;
+    let page = params.page(session)?;
+    let (notifications, next) =
+        app.engine.read(move |view| waiting_page(view.engine, &page, view.now)).await?;
     let notifications = notifications.into_iter().map(view).collect();
     Ok(Json(InboxList { notifications, questions, next: next.as_ref().map(write_start) }))
+}
+
+/// A page of waiting notifications, and where the next one begins; costs its size plus a check per
+/// session.
+fn waiting_page(engine: &Engine, page: &WaitingPage, now: Timestamp) -> (Vec<Waiting>, Option<PageStart>) {
+    let (mut shown, skip) = match page.from {
+        Some(PageStart::Unclaimed { skip }) => (Vec::new(), skip),
+        Some(PageStart::Session { .. }) | None => match in_queues(engine, page, now) {
+            (shown, None) => (shown, 0),
+            full => return full,
+        },
+    };
+    if page.session.is_some() {
+        return (shown, None);
+    }
+    let unclaimed = engine.sessions().unclaimed();
+    let end = unclaimed.len().min(skip.saturating_add(page.limit - shown.len()));
+    let of_page = unclaimed.get(skip..end).unwrap_or_default();
+    shown.extend(of_page.iter().map(|notification| for_next_session(notification, now)));
+    (shown, (end < unclaimed.len()).then_some(PageStart::Unclaimed { skip: end }))
+}
+
+/// The part of the page in the sessions' queues, and where the next page begins if that is in them.
+fn in_queues(engine: &Engine, page: &WaitingPage, now: Timestamp) -> (Vec<Waiting>, Option<PageStart>) {
+    let begin = match &page.from {
+        Some(PageStart::Session { session, skip }) => Some((session, *skip)),
+        Some(PageStart::Unclaimed { .. }) | None => None,
+    };
+    let is_wanted = |session: &SessionView<'_>| match (&page.session, begin) {
+        (Some(id), _) => id == session.id,
+        (None, Some((first, _))) => session.id >= first,
+        (None, None) => true,
+    };
+    let mut shown = Vec::new();
+    for session in engine.sessions().views_by_id().filter(is_wanted) {
+        let skip = begin.filter(|(first, _)| *first == session.id).map_or(0, |(_, skip)| skip);
+        let room = page.limit - shown.len();
+        let waiting = session.injector.weight().map_or(0, |(_, count)| count);
+        if waiting <= skip {
+            continue;
+        }
+        let next = |skip| Some(PageStart::Session { session: session.id.clone(), skip });
+        if room == 0 {
+            return (shown, next(skip));
+        }
+        shown.extend(waiting_in(&session, now).into_iter().skip(skip).take(room));
+        if waiting - skip > room {
+            return (shown, next(skip + room));
+        }
+    }
+    (shown, None)
+}
+
+fn waiting_in(session: &SessionView<'_>, now: Timestamp) -> Vec<Waiting> {
+    let waiting = |PendingView { notification, is_for_user, age, redelivered: _ }| {
+        let place = if is_for_user { WaitingPlace::User } else { WaitingPlace::Agent };
+        Waiting { notification, place: place(session.id.clone()), age }
+    };
+    session.injector.view(now).pending.into_iter().map(waiting).collect()
+}
+
+fn for_next_session(notification: &Arc<Notification>, now: Timestamp) -> Waiting {
+    let age = now.since(notification.created_at);
+    Waiting { notification: Arc::clone(notification), place: WaitingPlace::NextSession, age }
 }
 
 fn view(Waiting { notification, place, age }: Waiting) -> WaitingView {
@@ -196,7 +316,11 @@ async fn decide(
 ) -> Result<StatusCode, ApiError> {
     let session = params.session(&app, actor).await?;
     let notification = NotificationId::new(&id);
-    if !app.engine.can_decide(session.clone(), notification, decision).await? {
+    let queue = session.clone();
+    let can_decide = move |view: &EngineView<'_>| {
+        view.engine.sessions().can_decide(queue.as_ref(), &notification, decision)
+    };
+    if !app.engine.read(can_decide).await? {
         check_notification(&app, &actor.access(&app).await?, &id).await?;
         return Err(ApiError::not_found("pending notification", &id));
     }

@@ -15,6 +15,7 @@ use crate::api::wire::{error::ErrorBody, event::EventView};
 use crate::api::{
     App,
     auth::Route,
+    engine_handle::EngineView,
     error::ApiError,
     extract::read_body,
     intake::NewIds,
@@ -44,8 +45,18 @@ pub(crate) async fn explain(
     let defaults = Defaults::api(app.now(), route.of_events(), &severities);
     let parsed = Draft::read(&body, &defaults, &mut || ids.next_id()).map_err(ApiError::bad)?;
     let event = Arc::new(parsed.as_event().to_event());
-    let (explanation, known) = app.engine.explain(Arc::clone(&event)).await?;
+    let (explanation, known) = explained(&app, Arc::clone(&event)).await?;
     Ok(Json(view(&explanation, &event, &known)))
+}
+
+/// The subscribers that would take an event, and the types that subscribers name in full.
+pub(crate) async fn explained(app: &App, event: Arc<Event>) -> Result<(Explanation, Vec<String>), ApiError> {
+    let explain = move |view: &EngineView<'_>| {
+        let patterns = view.engine.rules().subscribers.iter().flat_map(|rule| &rule.types);
+        let named = patterns.map(ToString::to_string).filter(|pattern| !pattern.contains('*'));
+        (view.engine.explain(&event), named.collect())
+    };
+    app.engine.read(explain).await
 }
 
 fn view(explanation: &Explanation, event: &Event, known: &[String]) -> MatchView {

@@ -24,6 +24,7 @@ use crate::{
     api::{
         App,
         actor::Actor,
+        engine_handle::EngineView,
         error::ApiError,
         extract::read_body,
         naming::session_of,
@@ -59,15 +60,15 @@ pub(crate) async fn send(
 /// connection.
 #[cfg_attr(test, utoipa::path(get, path = "/v1/sinks", tag = "notifications", responses((status = 200, body = SinkList))))]
 pub(crate) async fn sinks(State(app): State<App>) -> Result<Json<SinkList>, ApiError> {
-    let rules = app.engine.rules().await?;
+    let settings = app.engine.read(|view| Arc::clone(&view.engine.rules().sinks)).await?;
     let look = async |sink: &Sink| {
-        let (to, problem) = match check(*sink, &rules.sinks, app.registry.programs()).await {
+        let (to, problem) = match check(*sink, &settings, app.registry.programs()).await {
             Ok(to) => (Some(to), None),
             Err(problem) => (None, Some(problem)),
         };
         SinkView { name: sink.as_str().to_owned(), to, problem }
     };
-    Ok(Json(SinkList { sinks: join_all(rules.sinks.default.iter().map(look)).await }))
+    Ok(Json(SinkList { sinks: join_all(settings.default.iter().map(look)).await }))
 }
 
 /// Sends a notice to the user on behalf of `session`, if given.
@@ -105,15 +106,26 @@ pub(crate) async fn place_of(
     named: Option<Arc<str>>,
 ) -> Result<Option<Arc<str>>, ApiError> {
     let Some(session) = session else { return Ok(named) };
-    let known = app.engine.session(session.clone()).await?;
-    Ok(known.and_then(|known| known.harness.workspace).or(named))
+    Ok(folder_of(app, session).await?.or(named))
+}
+
+/// The folder of a known session.
+pub(crate) async fn folder_of(app: &App, session: &SessionId) -> Result<Option<Arc<str>>, ApiError> {
+    let id = session.clone();
+    let folder = move |view: &EngineView<'_>| view.engine.sessions().view(&id)?.harness.workspace.clone();
+    app.engine.read(folder).await
+}
+
+/// The verdict on a notice, with its sinks; `None` when it is not one of the newest.
+pub(crate) async fn verdict_on(app: &App, notice: Arc<str>) -> Result<Option<Verdict>, ApiError> {
+    app.engine.read(move |view| view.engine.sink_verdict(&notice).cloned()).await
 }
 
 /// Publishes `event` with `notice`, and returns its sinks.
 pub(crate) async fn say(app: &App, notice: &Notice, event: &Event) -> Result<NotifyAnswer, ApiError> {
     let records = Records::build(|records| records.own_event(event));
     app.publisher.publish(records).await.map_err(|error| ApiError::append(&error))?;
-    let verdict = app.engine.sink_verdict(notice.id.clone()).await?;
+    let verdict = verdict_on(app, Arc::clone(&notice.id)).await?;
     log(notice, verdict.as_ref());
     Ok(answer(notice, verdict.as_ref(), notice.at))
 }

@@ -17,6 +17,7 @@ use crate::{
         App,
         client_folder::{ClientFolder, read_session_file},
         error::ApiError,
+        naming::all_sessions,
         process_table::Processes,
     },
     capability::source::process::{self, running, stat},
@@ -134,7 +135,7 @@ pub async fn watch_processes(app: App) -> Result<(), Infallible> {
 /// another process with a reused id. Only ids from a client's hooks are trusted: others may be of
 /// another machine.
 async fn find_again(app: &App) -> Result<(), ApiError> {
-    for session in app.engine.sessions().await? {
+    for session in all_sessions(app).await? {
         let harness = &session.harness;
         let is_client = harness.name.as_deref().is_some_and(|name| Kind::of_name(name).is_some())
             && harness.parent.is_none();

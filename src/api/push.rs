@@ -79,7 +79,8 @@ async fn until(at: Option<Timestamp>, now: Timestamp) {
 
 async fn wake(app: &App, session: SessionId, route: WakeRoute) {
     let routes = app.registry.wake_routes();
-    let sentence = app.engine.wake_sentence(session.clone()).await;
+    let woken = session.clone();
+    let sentence = app.engine.read(move |view| view.engine.wake_sentence(&woken)).await;
     // Nothing to say: its turn has begun, or the daemon stops.
     let Some(sentence) = sentence.ok().flatten().filter(|_| routes.is_requested(&session)) else { return };
     match route {

@@ -30,7 +30,7 @@ use crate::api::{
     actor::Actor,
     error::ApiError,
     extract::{Params, Segment, read_body},
-    notify::{new_id, place_of, say, session_for, ways},
+    notify::{new_id, place_of, say, session_for, verdict_on, ways},
     sessions::read_timeout,
     share::{Bounds, Held},
     wire::{
@@ -111,7 +111,7 @@ pub(crate) async fn ask(
 ///
 /// Errors: the id is another question's, or one of a session for which `actor` may not act.
 async fn asked_before(app: &App, actor: Actor, new: &Question) -> Result<Option<Asked>, ApiError> {
-    let Some(state) = app.engine.question(Arc::clone(&new.id)).await? else { return Ok(None) };
+    let Some(state) = state_of(app, &new.id).await? else { return Ok(None) };
     check_asker(&actor.access(app).await?, &new.id, &state)?;
     let question = match state {
         QuestionState::Open(known) => known,
@@ -122,13 +122,19 @@ async fn asked_before(app: &App, actor: Actor, new: &Question) -> Result<Option<
         let message = format!("{} is the id of another question", new.id);
         return Err(ApiError::new(StatusCode::CONFLICT, message));
     }
-    let verdict = app.engine.sink_verdict(Arc::clone(&new.id)).await?;
+    let verdict = verdict_on(app, Arc::clone(&new.id)).await?;
     let (sinks, suppressed) = ways(verdict.as_ref());
     Ok(Some(Asked {
         question: QuestionView::from(&*question),
         sinks,
         suppressed: suppressed.map(|why| why.as_str().to_owned()),
     }))
+}
+
+/// The state of a question; `None` when it is neither open nor one of the newest that ended.
+async fn state_of(app: &App, id: &str) -> Result<Option<QuestionState>, ApiError> {
+    let id = id.to_owned();
+    app.engine.read(move |view| view.engine.question(&id)).await
 }
 
 /// The number of open questions of `session` and its `folder`; of all without a session.
@@ -143,8 +149,7 @@ pub(crate) fn open_count(app: &App, session: Option<&SessionId>, folder: Option<
 
 /// The open questions, up to the end of the journal.
 async fn open(app: &App) -> Result<Vec<Arc<Question>>, ApiError> {
-    // The event loop answers a query after it has applied all earlier records.
-    app.engine.rules().await?;
+    app.engine.caught_up().await?;
     Ok(app.registry.sources().questions.borrow().to_vec())
 }
 
@@ -196,7 +201,7 @@ pub(crate) async fn answer(
     let chosen = Chosen { question: Arc::clone(&question.id), answer, by };
     let event = chosen.event(&new_id('a'), app.now());
     app.append(Records::build(|records| records.own_event(&event))).await?;
-    match app.engine.question(Arc::clone(&question.id)).await? {
+    match state_of(&app, &question.id).await? {
         Some(QuestionState::Ended { end: End::Answered { event: by, answer, .. }, .. }) if by == event.id => {
             let (answer, by) = (Some(answer.to_string()), Some(chosen.by.to_string()));
             Ok(Json(QuestionEnd {
@@ -245,7 +250,7 @@ async fn named(app: &App, access: &Access, id: &str) -> Result<Arc<Question>, Ap
             Err(ApiError::new(StatusCode::CONFLICT, message))
         }
         (None, _) => {
-            let state = app.engine.question(id.into()).await?;
+            let state = state_of(app, id).await?;
             let not_found = || ApiError::not_found("open question", id);
             let state = state.ok_or_else(not_found)?;
             check_asker(access, id, &state)?;
@@ -305,7 +310,7 @@ pub(crate) async fn wait(
 
 /// [`check_asker`] of a question that is known.
 async fn check_known(app: &App, actor: Actor, id: &str) -> Result<(), ApiError> {
-    match app.engine.question(id.into()).await? {
+    match state_of(app, id).await? {
         Some(state) => check_asker(&actor.access(app).await?, id, &state),
         None => Ok(()),
     }
@@ -315,7 +320,7 @@ async fn end_of(app: &App, id: &str) -> Result<End, ApiError> {
     // Subscribed before the query, so that a change in between is seen.
     let mut changes = app.registry.sources().questions.subscribe();
     loop {
-        match app.engine.question(id.into()).await? {
+        match state_of(app, id).await? {
             Some(QuestionState::Ended { end, .. }) => return Ok(end),
             Some(QuestionState::Open(_)) => {}
             None => return Err(ApiError::not_found("question", id)),
@@ -341,7 +346,7 @@ pub(crate) async fn taken(
     actor: Actor,
 ) -> Result<StatusCode, ApiError> {
     check_known(&app, actor, &id).await?;
-    match app.engine.question(id.as_str().into()).await? {
+    match state_of(&app, &id).await? {
         Some(QuestionState::Ended { .. }) => {
             let event = taken_event(&id, app.now());
             app.append(Records::build(|records| records.own_event(&event))).await?;

@@ -16,7 +16,7 @@ use crate::{
         auth::{PeerPid, Route},
         error::ApiError,
         extract::read_session,
-        naming::session_of,
+        naming::{find_session, session_of},
         processes::with_ancestors,
     },
     capability::source::process::Environment,
@@ -165,7 +165,7 @@ async fn session_of_mark(app: &App, kind: &Kind, mark: &Mark) -> Result<Option<S
         Mark::Session(id) => {
             let Ok(id) = read_session(id) else { return Ok(None) };
             let Ok(session) = session_of(app, id, Some(kind.caps.name)).await else { return Ok(None) };
-            Ok(app.engine.session(session.clone()).await?.map(|_| session))
+            Ok(find_session(app, &session).await?.map(|_| session))
         }
         Mark::Process(pid) => {
             Ok(client_above(app, *pid).and_then(|client| client.sessions.into_iter().next()))

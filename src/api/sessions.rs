@@ -19,7 +19,7 @@ use crate::api::{
     actor::Actor,
     error::ApiError,
     extract::{Params, SessionSegment},
-    naming::{known_session, no_session},
+    naming::{all_sessions, find_session, known_session, no_session},
     wire::views::{PendingView, SessionList, SessionView},
 };
 
@@ -33,7 +33,8 @@ const WAIT_SECONDS_MAX: u64 = 600;
 #[cfg_attr(test, utoipa::path(get, path = "/v1/sessions", tag = "sessions", responses((status = 200, body = SessionList))))]
 pub(crate) async fn list(State(app): State<App>, actor: Actor) -> Result<Json<SessionList>, ApiError> {
     let access = actor.access(&app).await?;
-    let sessions = app.engine.sessions().await?.into_iter().map(|session| shown(session, &access));
+    let sessions = all_sessions(&app).await?;
+    let sessions = sessions.into_iter().map(|session| shown(session, &access));
     Ok(Json(SessionList { sessions: sessions.collect() }))
 }
 
@@ -143,7 +144,7 @@ async fn until(wanted: WaitFor, app: &App, session: SessionId) -> Result<Pending
 
 /// The current state of the session's queue; `None` when the session is not known.
 pub(crate) async fn pending_now(app: &App, session: SessionId) -> Result<Option<PendingView>, ApiError> {
-    let found = app.engine.session(session).await?;
+    let found = find_session(app, &session).await?;
     let pending = |found: SessionView| {
         let queue = found.queue?;
         Some(PendingView {

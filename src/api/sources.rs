@@ -16,6 +16,7 @@ use crate::api::wire::error::ErrorBody;
 use crate::{
     api::{
         App,
+        engine_handle::EngineView,
         error::ApiError,
         extract::Params,
         history::{how_far, moment},
@@ -63,11 +64,16 @@ pub(crate) async fn sources(
         moment(&app, "since", Some(params.since.as_deref().unwrap_or(SINCE)))?.expect("a moment was given");
     let read = app.projection.read(move |view| Ok((view.counted(since, COUNTED_MAX)?, view.projected)));
     let (counted, projected) = read.await?;
-    let open = app.engine.sessions().await?.into_iter().filter(|session| session.is_open);
+    let in_force = |view: &EngineView<'_>| {
+        let open = view.engine.sessions().views().filter(|session| session.is_open);
+        let harnesses = open.filter_map(|session| session.harness.name.clone());
+        (Arc::clone(view.engine.rules()), harnesses.collect())
+    };
+    let (rules, harnesses) = app.engine.read(in_force).await?;
     let here = Here {
-        in_force: Generation { rules: app.engine.rules().await?, outside: app.registry.sources().settings() },
+        in_force: Generation { rules, outside: app.registry.sources().settings() },
         origins: app.config.origins(),
-        harnesses: open.filter_map(|session| session.harness.name).collect(),
+        harnesses,
         troubles: Arc::clone(&app.registry.sources().troubles),
     };
     Ok(Json(here.view(&counted, looks(&app), how_far(&app, projected))))

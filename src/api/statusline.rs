@@ -16,7 +16,7 @@ use crate::{
         actor::Actor,
         error::ApiError,
         extract::{Segment, read_body},
-        naming::session_of,
+        naming::{find_session, session_of},
         questions::open_count,
         wire::views::{QueueView, SessionView},
     },
@@ -50,7 +50,7 @@ pub(crate) async fn status_line(
     let status = app.rooms.exchanges.work(body.len(), || read(&readable(&body))).await;
     let status = status.map_err(|error| ApiError::unreadable(&error))?;
     let session = session_of(&app, status.session.clone(), Some(kind.caps.name)).await?;
-    let found = app.engine.session(session.clone()).await?;
+    let found = find_session(&app, &session).await?;
     if found.is_some() {
         actor.check(&app, &session).await?;
     }
@@ -86,7 +86,6 @@ fn text(session: &SessionView, questions: usize) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::tests::session;
 
     #[test]
     fn status_line_shows_top_priority_and_pending_counts() {
@@ -105,7 +104,7 @@ mod tests {
                 for_user,
                 ..QueueView::default()
             };
-            let waiting = SessionView { queue: Some(queue), ..session("s1", 0) };
+            let waiting = SessionView { queue: Some(queue), ..SessionView::default() };
             assert_eq!(text(&waiting, questions).as_deref(), expected);
         }
     }

@@ -47,7 +47,7 @@ use crate::{
         clients::MonitorClient,
         error::ApiError,
         extract::{IdSegment, Params, header},
-        naming::{known_session, session_of},
+        naming::{known_session, session_now, session_of},
         registry::Watcher,
         sessions::pending_now,
         wake_routes::{Attached, ForMonitor},
@@ -378,7 +378,7 @@ impl Queue {
         self.attached = None;
         loop {
             self.watcher = self.app.registry.watch(&session);
-            let now = self.app.engine.session_now(session.clone()).await?;
+            let now = session_now(&self.app, &session).await?;
             if now == session {
                 break;
             }

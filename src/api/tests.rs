@@ -1,5 +1,5 @@
-//! Tests of the API: requests to the router, over a journal in memory and an event loop controlled
-//! by the test.
+//! Tests of the API: requests to the router, over a journal in memory and an engine that reads it to
+//! answer queries. The tests themselves answer exchanges and wake sessions.
 
 mod connections;
 mod history;
@@ -28,42 +28,43 @@ use tempfile::TempDir;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     sync::{mpsc, watch},
+    task::AbortHandle,
 };
 use tokio_stream::{StreamExt, wrappers::ReceiverStream};
 use tower::ServiceExt;
 
 use super::*;
 use engine::{
-    conversation::Named,
+    Engine,
     event::{Seq, SessionId, Severity},
-    exchange::{Answer, Exchange, Injection, InjectionId, Released, Role},
+    exchange::{Answer, Exchange, Harness, Injection, InjectionId, Released, Role},
     io::{Input, Pending, RequestId},
     ledger::LedgerEntry,
     notification::{Notification, NotificationId, Priority, SubscriberId},
-    records::{self, RecordInput},
+    records::{self, RecordInput, Records},
     rules::CompiledRules,
     session::{Wake, WakeKind},
 };
 use journal::{Clock, Journal, JournalSettings, memory::MemoryFiles, meter::Meters, time::Timestamp};
 
 use crate::{
-    api::wire::{
-        harness::HarnessView,
-        views::{QueueView, SessionView},
+    config::{
+        compile::compile,
+        daemon::Durability,
+        layers::{LayerKind, SourceFile, Sources},
     },
     daemon::publisher::Publisher,
     harness::kind::Kind,
     history::{Command, FILE_NAME, Projection},
 };
 
-/// A daemon whose event loop is the test.
+/// A daemon without an event loop: its engine answers queries only.
 pub(super) struct Daemon {
     pub(super) app: App,
-    queries: mpsc::Receiver<Query>,
     orders: mpsc::Receiver<Command>,
     stop: watch::Sender<bool>,
-    /// Pending count reported for the session.
-    pending: u32,
+    /// The task that answers queries.
+    answering: AbortHandle,
     /// Folder of the projection's file, once there is one.
     folder: TempDir,
 }
@@ -90,7 +91,7 @@ fn daemon_at(clock: impl Fn() -> Timestamp + Send + Sync + 'static) -> Daemon {
 }
 
 /// A daemon with the given registry and clock.
-#[expect(clippy::disallowed_methods, reason = "names are given for as long as the test runs")]
+#[expect(clippy::disallowed_methods, reason = "queries are answered for as long as the test runs")]
 pub(super) fn daemon_with(
     registry: Registry,
     clock: impl Fn() -> Timestamp + Send + Sync + 'static,
@@ -102,13 +103,12 @@ pub(super) fn daemon_with(
         ..JournalSettings::default()
     };
     let opened = Journal::open(files, settings, clock.clone(), &|_| None).expect("opened");
-    let (engine, asked) = EngineHandle::new(monotonic);
-    let (others, queries) = mpsc::channel(1);
-    tokio::spawn(answer_names(asked, others));
+    let (engine, queries) = EngineHandle::new(monotonic);
     let (stop, shutdown) = watch::channel(false);
     let registry = Arc::new(registry);
     let journal = opened.journal;
     journal.consumed(Seq(u64::MAX));
+    let answering = tokio::spawn(answer_queries(queries, journal.clone(), clock.clone())).abort_handle();
     // These tests need no transcripts; sent ones are dropped.
     let (transcripts, _) = mpsc::channel(1);
     let folder = tempfile::tempdir().expect("a folder");
@@ -125,12 +125,14 @@ pub(super) fn daemon_with(
         meters,
         rooms: Rooms::default(),
         clock,
+        started_at: Timestamp::ZERO,
+        durability: Durability::Sync,
         wall: || Timestamp::ZERO,
         utc_offset: |_| 0,
         since_boot: || std::time::Duration::ZERO,
         shutdown,
     });
-    Daemon { app, queries, orders, stop, pending: 0, folder }
+    Daemon { app, orders, stop, answering, folder }
 }
 
 static STEADY_MS: AtomicU64 = AtomicU64::new(0);
@@ -250,78 +252,62 @@ async fn send_answered(app: &App, request: Request<Body>, from: u64, answer: Ans
     tokio::join!(send(app, request), answering)
 }
 
-/// Makes a request while an event loop answers queries.
-async fn send_asked(daemon: &mut Daemon, request: Request<Body>) -> Reply {
-    let app = daemon.app.clone();
-    tokio::select! {
-        reply = send(&app, request) => reply,
-        () = answer_queries(&mut daemon.queries, daemon.pending) => panic!("the daemon is gone"),
-    }
-}
-
-/// Resolves every session to the id of its harness, and forwards other queries.
-async fn answer_names(mut asked: mpsc::Receiver<Query>, others: mpsc::Sender<Query>) {
-    while let Some(query) = asked.recv().await {
-        if let Query::Named(id, _, reply) = query {
-            reply.send(Named::One(id)).ok();
-        } else {
-            others.send(query).await.ok();
-        }
-    }
-}
-
-async fn answer_queries(queries: &mut mpsc::Receiver<Query>, pending: u32) {
+/// Answers queries as the event loop does: each after all written records were applied. What the
+/// engine puts out is dropped, because the tests answer exchanges and wake sessions themselves.
+async fn answer_queries(mut queries: mpsc::Receiver<Query>, journal: Journal, clock: Clock) {
+    let (mut engine, mut reader) = (Engine::new(rules()), journal.read_from(Seq(1)));
     while let Some(query) = queries.recv().await {
-        match query {
-            Query::Status(reply) => drop(reply),
-            Query::Rules(reply) => drop(reply.send(Arc::new(CompiledRules::none()))),
-            Query::Sessions(reply) => drop(reply.send(vec![session("s1", pending)])),
-            Query::Session(id, reply) => {
-                let is_known = matches!(id.as_str(), "s1" | "s2");
-                drop(reply.send(is_known.then(|| session(id.as_str(), pending))));
+        loop {
+            let records = reader.next_batch(1_000).expect("readable");
+            if records.is_empty() {
+                break;
             }
-            Query::SinkVerdict(_, reply) => drop(reply.send(None)),
-            Query::Question(_, reply) => drop(reply.send(None)),
-            Query::WakeSentence(_, reply) => drop(reply.send(None)),
-            Query::Outstanding(_, reply) => drop(reply.send(Outstanding::default())),
-            Query::Waiting(page, reply) => {
-                let next =
-                    (page.limit == 1).then(|| PageStart::Session { session: SessionId::new("s:1"), skip: 1 });
-                drop(reply.send((vec![waiting("n1")], next)));
+            for found in records.iter() {
+                let decoded = records::decode(found.kind.0, found.seq, found.body).expect("readable");
+                if let RecordInput::Input(input) = decoded {
+                    engine.handle(input, found.time);
+                }
+                while engine.poll_output().is_some() {}
             }
-            Query::CanDecide(_, id, _, reply) => drop(reply.send(id.as_str() == "n1")),
-            Query::SessionNow(id, reply) => drop(reply.send(id)),
-            Query::IsRelated(own, session, reply) => drop(reply.send(Some(own.contains(&session))).ok()),
-            Query::Related(own, reply) => drop(reply.send(own.into_iter().collect())),
-            Query::Named(id, _, reply) => drop(reply.send(Named::One(id))),
-            Query::Nearest(_, reply) => drop(reply.send(Some(SessionId::new("s1")))),
-            Query::Explain(_, reply) => drop(reply),
         }
+        let applied = Seq(reader.position().0 - 1);
+        query(&EngineView { engine: &engine, applied, now: clock() });
     }
 }
 
-fn waiting(id: &str) -> Waiting {
-    Waiting {
-        notification: Arc::new(Notification::example(id, Priority::High)),
-        place: WaitingPlace::User(SessionId::new("s1")),
-        age: Duration::from_millis(5),
-    }
+/// The rules of the tests: `orders` are for the agent and `offers` for the user, at once.
+fn rules() -> Arc<CompiledRules> {
+    let files = [("order", "passive"), ("offer", "prompt")].map(|(of, activation)| {
+        let text = format!(
+            "[subscriber]\nid = \"{of}s\"\n[events]\ntypes = [\"shop.{of}.*\"]\nseverity_filter = \"debug\"\n\
+             [batching]\nwindow_ms = 0\n[output]\npriority = \"high\"\nactivation = \"{activation}\"\n\
+             sentence = \"{{{{ payload.note }}}}\"\none = \"note: {{{{ payload.note }}}}\"\n"
+        );
+        let name: Arc<str> = format!("subscribers/{of}s.toml").into();
+        SourceFile { layer: LayerKind::User, name: Arc::clone(&name), path: name, text: text.into() }
+    });
+    let compiled = compile(&Sources::new(files), &[]);
+    assert!(compiled.report.diagnostics().is_empty(), "{}", compiled.report);
+    compiled.into_generation().rules
 }
 
-pub(super) fn session(id: &str, pending: u32) -> SessionView {
-    SessionView {
-        id: id.to_owned(),
-        is_open: true,
-        harness: HarnessView::default(),
-        opened_at: "1970-01-01T00:00:01Z".to_owned(),
-        seen_at: "1970-01-01T00:00:01Z".to_owned(),
-        state: "idle".to_owned(),
-        queue: Some(QueueView {
-            pending,
-            top: (pending > 0).then(|| "high".to_owned()),
-            top_count: pending,
-            ..QueueView::default()
-        }),
+impl Daemon {
+    /// Opens a session, as a monitor does.
+    async fn open(&self, session: &str) {
+        let (session, harness) = (SessionId::new(session), Harness::default());
+        let opened = Records::build(|records| records.session_opened(&session, &harness));
+        self.app.append(opened).await.expect("appended");
+    }
+
+    /// Publishes `count` events of a type for a session, from a process of this machine.
+    async fn publish(&self, event_type: &str, session: &str, count: usize) {
+        let event = json!({ "type": event_type, "session": session, "payload": { "note": "value" } });
+        for _ in 0..count {
+            let mut request = post("/v1/events", "application/json", event.to_string());
+            request.extensions_mut().insert(auth::Route::Unix);
+            let sent = send(&self.app, request).await;
+            assert_eq!(sent.status, StatusCode::OK, "{}", sent.body);
+        }
     }
 }
 
@@ -386,20 +372,21 @@ async fn invalid_request_error_names_its_field() {
 // The projection is empty, so the wait ends by its timeout.
 #[tokio::test(start_paused = true)]
 async fn unknown_session_or_event_returns_not_found() {
-    let mut daemon = daemon();
+    let daemon = daemon();
     let event = r#"{"id":"e1","type":"a.b","payload":{"n":1}}"#;
     send(&daemon.app, post("/v1/events", "application/json", event)).await;
-    let list = send_asked(&mut daemon, get("/v1/sessions")).await;
+    daemon.open("s1").await;
+    let list = send(&daemon.app, get("/v1/sessions")).await;
     assert_eq!(list.json()["sessions"][0]["id"], "s1");
-    let one = send_asked(&mut daemon, get("/v1/sessions/s1")).await;
+    let one = send(&daemon.app, get("/v1/sessions/s1")).await;
     assert_eq!((one.status, one.json()), (StatusCode::OK, list.json()["sessions"][0].clone()));
     for path in ["/v1/events/e1", "/v1/events/1"] {
-        let shown = send_asked(&mut daemon, get(path)).await;
+        let shown = send(&daemon.app, get(path)).await;
         let expected = json!({
             "event": { "seq": 1, "id": "e1", "type": "a.b", "source": "api", "severity": "info",
                 "timestamp": "1970-01-01T00:00:01Z", "payload": { "n": 1 } },
             "history": [],
-            "projection": { "seq": 0, "behind": 1 },
+            "projection": { "seq": 0, "behind": 2 },
         });
         assert_eq!(shown.json(), expected, "{path}");
     }
@@ -408,14 +395,17 @@ async fn unknown_session_or_event_returns_not_found() {
         ("/v1/events/e9", "there is no event `e9`"),
         ("/v1/events/7", "there is no event `7`"),
     ] {
-        let reply = send_asked(&mut daemon, get(path)).await;
+        let reply = send(&daemon.app, get(path)).await;
         assert_eq!(
             (reply.status, reply.json()),
             (StatusCode::NOT_FOUND, json!({ "error": { "message": message } }))
         );
     }
-    let status = send_asked(&mut daemon, get("/v1/status")).await;
-    assert_eq!(status.status, StatusCode::SERVICE_UNAVAILABLE, "a loop that drops a question is stopping");
+    let status = send(&daemon.app, get("/v1/status")).await.json();
+    assert_eq!((&status["sessions"]["open"], &status["events"]["published"]), (&json!(1), &json!(1)));
+    daemon.answering.abort();
+    let status = send(&daemon.app, get("/v1/status")).await;
+    assert_eq!(status.status, StatusCode::SERVICE_UNAVAILABLE, "a loop that drops a query is stopping");
 }
 
 #[tokio::test]

@@ -16,7 +16,7 @@ use engine::{exchange::InjectionId, ledger::ConfirmedBy, records::Records};
 use tokio::sync::mpsc;
 
 use crate::{
-    api::{App, error::ApiError},
+    api::{App, error::ApiError, naming::unconfirmed},
     daemon::tasks::run_blocking,
     harness::{self, Transcript},
 };
@@ -60,7 +60,7 @@ pub(crate) async fn seen_before(path: &str, unconfirmed: Vec<InjectionId>) -> Ve
 
 async fn look(app: &App, transcript: Transcript) -> Result<(), ApiError> {
     let Transcript { session, path } = transcript;
-    let unconfirmed = app.engine.outstanding(session.clone()).await?.unconfirmed;
+    let unconfirmed = unconfirmed(app, &session).await?;
     if unconfirmed.is_empty() {
         return Ok(());
     }

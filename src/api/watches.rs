@@ -33,8 +33,8 @@ use crate::{
         actor::Actor,
         error::ApiError,
         extract::{Params, Segment, read_body, read_session},
-        naming::{known_session, session_of},
-        notify::{new_id, session_for},
+        naming::{find_session, known_session, session_now, session_of},
+        notify::{folder_of, new_id, session_for},
         share::{Bounds, Held},
         wire::watches::{ConditionView, WatchAnswer, WatchList, WatchRequest, WatchView},
     },
@@ -173,8 +173,7 @@ pub(crate) enum Begun {
 /// that session and of its folder.
 async fn visible(app: &App, mut open: Vec<Arc<Watch>>, access: &Access) -> Result<Vec<Arc<Watch>>, ApiError> {
     if let Some(own) = access.own() {
-        let own = app.engine.session_now(own.clone()).await?;
-        let known = app.engine.session(own).await?.and_then(|known| known.harness.workspace);
+        let known = folder_of(app, &session_now(app, own).await?).await?;
         open.retain(|watch| match (&watch.session, &watch.workspace) {
             (Some(session), _) => access.allows(session),
             (None, Some(folder)) => {
@@ -192,7 +191,7 @@ async fn visible(app: &App, mut open: Vec<Arc<Watch>>, access: &Access) -> Resul
 /// Errors: 403 otherwise.
 async fn folder_for(app: &App, actor: Actor, folder: &str) -> Result<(), ApiError> {
     let Some(own) = actor.session(app).await? else { return Ok(()) };
-    let known = app.engine.session(own.clone()).await?.and_then(|known| known.harness.workspace);
+    let known = folder_of(app, &own).await?;
     if known.is_some_and(|known| Path::new(folder).starts_with(&*known)) {
         return Ok(());
     }
@@ -235,8 +234,7 @@ pub(crate) async fn begin(
 
 /// The open watches, up to the end of the journal.
 pub(crate) async fn open(app: &App) -> Result<Vec<Arc<Watch>>, ApiError> {
-    // The event loop answers a query after it has applied all earlier records.
-    app.engine.rules().await?;
+    app.engine.caught_up().await?;
     Ok(app.registry.sources().watches.borrow().to_vec())
 }
 
@@ -354,7 +352,7 @@ async fn look_at(app: &App, watch: &Watch, index: usize, part: &Part) -> Result<
         }
     }
     if let Condition::Idle { session } = &part.condition {
-        let now = app.engine.session(app.engine.session_now(session.clone()).await?).await?;
+        let now = find_session(app, &session_now(app, session).await?).await?;
         let is_idle = now.is_none_or(|session| !session.is_open || !is_in_turn(&session.state));
         let met = is_idle.then(|| "no turn is under way".to_owned());
         return Ok(Part { text, condition: part.condition.clone(), met });

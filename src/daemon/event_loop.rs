@@ -19,7 +19,6 @@ use super::{
     fold::{Fold, FoldError},
     projector::Feed,
     snapshots::{Capture, writer::Schedule},
-    views::{self, About},
     watchdog::Watchdog,
 };
 use engine::{
@@ -32,7 +31,7 @@ use engine::{
 use journal::{AppendError, Closed, Journal, Pace, ReadError, Reader, time::Timestamp};
 
 use crate::{
-    api::{Pulse, Query, Registry},
+    api::{EngineView, Pulse, Query, Registry},
     daemon::publisher::Publisher,
 };
 
@@ -70,7 +69,6 @@ pub(super) struct EventLoop {
     /// Records that the loop is running.
     pub(super) pulse: Arc<Pulse>,
     pub(super) feed: Feed,
-    pub(super) about: About,
     pub(super) pace: Pace,
     pub(super) watchdog: Watchdog,
     /// Becomes true when no new input is accepted.
@@ -127,7 +125,8 @@ impl EventLoop {
                     self.pulse.begin();
                     // A client that makes a decision and then queries must see its effect.
                     is_full |= self.catch_up().await?;
-                    self.answer(query);
+                    let (applied, now) = (self.fold.applied, self.clock.now());
+                    query(&EngineView { engine: &self.fold.engine, applied, now });
                     give_way_to_answered().await;
                 }
                 Some(subscription) = self.feed.subscription() => self.feed.start(subscription, &mut self.fold),
@@ -220,17 +219,6 @@ impl EventLoop {
                 tracing::error!(%error, "the state cannot be encoded; a start reads more of the journal")
             }
         }
-    }
-
-    fn answer(&self, query: Query) {
-        views::answer(
-            query,
-            &self.fold,
-            &self.about,
-            &self.journal,
-            self.registry.waiting(),
-            self.clock.now(),
-        );
     }
 
     /// Queues records that these injections were not sent.

@@ -11,9 +11,10 @@ use crate::{
     api::{
         App,
         actor::Actor,
+        engine_handle::EngineView,
         error::ApiError,
         extract::{self, read_session},
-        naming::session_of,
+        naming::{all_sessions, session_of},
         requester::Requester,
         wire::views::SessionView,
     },
@@ -90,7 +91,7 @@ impl Called<'_> {
             }
             _ => {}
         }
-        let open = self.app.engine.sessions().await?;
+        let open = all_sessions(self.app).await?;
         let is_here = |session: &&SessionView| {
             let folder = session.harness.workspace.as_deref();
             session.is_open && session.harness.parent.is_none() && folder == self.caller.folder.as_deref()
@@ -116,9 +117,11 @@ impl Called<'_> {
     async fn open(&self, id: &SessionId) -> Result<Option<SessionId>, ApiError> {
         // An id that several harnesses use does not identify one session.
         let Ok(session) = session_of(self.app, id.clone(), None).await else { return Ok(None) };
-        let session = self.app.engine.session_now(session).await?;
-        let known = self.app.engine.session(session.clone()).await?;
-        Ok(known.filter(|known| known.is_open).map(|_| session))
+        let continuation = move |view: &EngineView<'_>| {
+            let sessions = view.engine.sessions();
+            Some(sessions.current(&session)).filter(|session| sessions.is_open(session))
+        };
+        self.app.engine.read(continuation).await
     }
 }
 

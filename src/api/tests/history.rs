@@ -4,7 +4,6 @@ use super::*;
 use engine::{
     Output, SessionChange,
     event::EventRef,
-    exchange::Harness,
     ledger::{ConfirmedBy, Reason},
     notification::{Activation, InjectionPoint, Interrupt, Nature, Tokens},
 };
@@ -118,8 +117,8 @@ fn daemon_with_history() -> Daemon {
     daemon
 }
 
-async fn ids(daemon: &mut Daemon, path: &str) -> Vec<String> {
-    let reply = send_asked(daemon, get(path)).await;
+async fn ids(daemon: &Daemon, path: &str) -> Vec<String> {
+    let reply = send(&daemon.app, get(path)).await;
     assert_eq!(reply.status, StatusCode::OK, "{path}: {}", reply.body);
     let json = reply.json();
     let list = json["events"].as_array().expect("a list");
@@ -128,7 +127,7 @@ async fn ids(daemon: &mut Daemon, path: &str) -> Vec<String> {
 
 #[tokio::test]
 async fn events_are_filtered_and_listed_newest_first() {
-    let mut daemon = daemon_with_history();
+    let daemon = daemon_with_history();
     for (query, expected) in [
         ("", vec!["e3", "e2", "e1"]),
         ("?type=ci.check.failed", vec!["e2", "e1"]),
@@ -143,23 +142,23 @@ async fn events_are_filtered_and_listed_newest_first() {
         ("?limit=1", vec!["e3"]),
         ("?limit=2&cursor=3", vec!["e2", "e1"]),
     ] {
-        assert_eq!(ids(&mut daemon, &format!("/v1/events{query}")).await, expected, "{query}");
+        assert_eq!(ids(&daemon, &format!("/v1/events{query}")).await, expected, "{query}");
     }
-    let first = send_asked(&mut daemon, get("/v1/events?limit=1")).await.json();
+    let first = send(&daemon.app, get("/v1/events?limit=1")).await.json();
     assert_eq!((&first["next"], &first["unmatched"]), (&json!("3"), &json!(1)));
     assert_eq!(first["projection"], json!({ "seq": 7, "behind": 0 }));
     assert_eq!(
         first["events"][0]["ended"],
         json!([{ "subscriber": "ci", "reason": "filtered", "detail": "where" }])
     );
-    let second = send_asked(&mut daemon, get("/v1/events?limit=2&cursor=3")).await.json();
+    let second = send(&daemon.app, get("/v1/events?limit=2&cursor=3")).await.json();
     assert_eq!((&second["next"], &second["events"][0]["notifications"]), (&Value::Null, &json!(["n1"])));
 }
 
 #[tokio::test]
 async fn notification_view_shows_its_events_and_history() {
-    let mut daemon = daemon_with_history();
-    let shown = send_asked(&mut daemon, get("/v1/notifications/n1")).await.json();
+    let daemon = daemon_with_history();
+    let shown = send(&daemon.app, get("/v1/notifications/n1")).await.json();
     let expected = json!({
         "id": "n1", "subscriber": "ci", "priority": "high", "severity": "error", "inject_at": "after_tool", "session": "s1",
         "sentence": "unit failed on fix and 1 more", "content": "ci: failed", "tokens": 4, "created_at": "1970-01-01T00:00:02Z", "events": [1, 2],
@@ -178,43 +177,44 @@ async fn notification_view_shows_its_events_and_history() {
         ("?priority=low", 0),
         ("?since=1970-01-01T00:00:03Z", 0),
     ] {
-        let page = send_asked(&mut daemon, get(&format!("/v1/notifications{query}"))).await.json();
+        let page = send(&daemon.app, get(&format!("/v1/notifications{query}"))).await.json();
         assert_eq!(page["notifications"].as_array().map(Vec::len), Some(expected), "{query}");
     }
 }
 
 #[tokio::test]
 async fn a_session_that_is_over_keeps_its_messages() {
-    let mut daemon = daemon_with_history();
-    let page = send_asked(&mut daemon, get("/v1/sessions/s1/messages")).await.json();
+    let daemon = daemon_with_history();
+    let page = send(&daemon.app, get("/v1/sessions/s1/messages")).await.json();
     let place = format!("m{:x}", (4_u64 << 24) + 1);
     let expected = json!([{ "id": place, "role": "system", "content": "ci: failed", "timestamp": "1970-01-01T00:00:04Z",
         "source": "ci", "notification_id": "n1", "injection": "a1", "point": "after_tool", "state": "confirmed", "proof": "step" }]);
     assert_eq!(page["messages"], expected);
-    let page = send_asked(&mut daemon, get("/v1/sessions/s1/injections")).await.json();
+    let page = send(&daemon.app, get("/v1/sessions/s1/injections")).await.json();
     let expected = json!([{ "id": "a1", "session": "s1", "timestamp": "1970-01-01T00:00:04Z", "role": "tool", "text": "ci: failed", "notifications": ["n1"] }]);
     assert_eq!(page["injections"], expected);
-    let named = send_asked(&mut daemon, get("/v1/injections/a1")).await.json();
+    let named = send(&daemon.app, get("/v1/injections/a1")).await.json();
     assert_eq!(named["injections"], expected);
-    let unknown = send_asked(&mut daemon, get("/v1/injections/a2")).await;
+    let unknown = send(&daemon.app, get("/v1/injections/a2")).await;
     assert_eq!(
         (unknown.status, unknown.json()["error"]["message"].as_str()),
         (StatusCode::NOT_FOUND, Some("there is no injection `a2`"))
     );
-    let page = send_asked(&mut daemon, get("/v1/history/sessions")).await.json();
+    let page = send(&daemon.app, get("/v1/history/sessions")).await.json();
     let expected = json!([{ "id": "s1", "is_open": false, "harness": {}, "opened_at": "1970-01-01T00:00:02Z",
         "seen_at": "1970-01-01T00:00:04Z", "closed_at": "1970-01-01T00:00:07Z" }]);
     assert_eq!(page["sessions"], expected);
-    let unknown = send_asked(&mut daemon, get("/v1/sessions/s9/messages")).await;
+    daemon.open("s1").await;
+    let unknown = send(&daemon.app, get("/v1/sessions/s9/messages")).await;
     let message = "there is no session `s9`; did you mean `s1`?";
     assert_eq!(unknown.json()["error"]["message"], message);
 }
 
 #[tokio::test]
 async fn event_view_includes_projected_history_with_times() {
-    let mut daemon = daemon_with_history();
+    let daemon = daemon_with_history();
     for path in ["/v1/events/e1", "/v1/events/e1?source=ci"] {
-        let shown = send_asked(&mut daemon, get(path)).await.json();
+        let shown = send(&daemon.app, get(path)).await.json();
         assert_eq!(shown["event"]["seq"], 1);
         assert_eq!(shown["history"][0]["at"], "1970-01-01T00:00:01Z");
         assert_eq!(shown["history"].as_array().map(Vec::len), Some(5), "{shown}");
@@ -223,8 +223,8 @@ async fn event_view_includes_projected_history_with_times() {
 
 #[tokio::test]
 async fn sources_are_listed_with_what_came_of_them() {
-    let mut daemon = daemon_with_history();
-    let shown = send_asked(&mut daemon, get("/v1/sources?since=1970-01-01T00:00:02Z")).await.json();
+    let daemon = daemon_with_history();
+    let shown = send(&daemon.app, get("/v1/sources?since=1970-01-01T00:00:02Z")).await.json();
     let ci = json!({ "name": "ci", "kind": "other", "types": ["ci.check.failed", "ci.check.passed"], "events": 2,
         "last_at": "1970-01-01T00:00:03Z", "delivered": 1, "tokens": 4 });
     let sources = shown["sources"].as_array().expect("a list");
@@ -233,7 +233,7 @@ async fn sources_are_listed_with_what_came_of_them() {
     let looks = json!({ "count": 0, "mean_us": 0, "missed": 0 });
     let projection = json!({ "seq": 7, "behind": 0 });
     assert_eq!(rest, [&json!("1970-01-01T00:00:02Z"), &json!(false), &json!(0), &looks, &projection]);
-    let whole = send_asked(&mut daemon, get("/v1/sources")).await.json();
+    let whole = send(&daemon.app, get("/v1/sources")).await.json();
     assert_eq!(whole["sources"][PRODUCERS.len()]["events"], 3);
 }
 
@@ -287,13 +287,13 @@ async fn event_without_outcome_is_unmatched_once_projected() {
 
 #[tokio::test]
 async fn response_reports_a_lagging_or_missing_projection() {
-    let mut daemon = daemon_with_history();
+    let daemon = daemon_with_history();
     for _ in 0..9 {
         send(&daemon.app, post("/v1/events", "application/json", r#"{"type":"a.b"}"#)).await;
     }
-    let page = send_asked(&mut daemon, get("/v1/events?limit=1")).await.json();
+    let page = send(&daemon.app, get("/v1/events?limit=1")).await.json();
     assert_eq!(page["projection"], json!({ "seq": 7, "behind": 2 }));
-    let missing = send_asked(&mut daemon, get("/v1/notifications/n9")).await;
+    let missing = send(&daemon.app, get("/v1/notifications/n9")).await;
     let message = "there is no notification `n9` yet; the history is 2 records behind";
     assert_eq!(
         (missing.status, &missing.json()["error"]["message"]),
@@ -301,7 +301,7 @@ async fn response_reports_a_lagging_or_missing_projection() {
     );
 
     let mut daemon = self::daemon();
-    let reply = send_asked(&mut daemon, get("/v1/events")).await;
+    let reply = send(&daemon.app, get("/v1/events")).await;
     assert_eq!(reply.status, StatusCode::SERVICE_UNAVAILABLE);
     assert!(reply.body.contains("the projection cannot be read"), "{}", reply.body);
     assert!(matches!(daemon.orders.try_recv(), Ok(Command::Check)), "its thread gets the order to look");

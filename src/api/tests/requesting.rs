@@ -8,17 +8,11 @@ use crate::{
 
 #[tokio::test]
 async fn a_process_is_found_below_a_later_client() {
-    let mut daemon = daemon();
-    let app = daemon.app.clone();
+    let Daemon { app, .. } = daemon();
     let own = std::process::id();
     let above = stat(own).and_then(|stat| running(stat.parent)).expect("a process started this one");
     let (requester, session) = (Requester::local(Some(own)), SessionId::new("s1"));
-    let mut find = async || {
-        tokio::select! {
-            found = requester.find(&app) => found.expect("it is not stopping"),
-            () = answer_queries(&mut daemon.queries, 0) => panic!("the daemon is gone"),
-        }
-    };
+    let find = async || requester.find(&app).await.expect("it is not stopping");
     let processes = app.registry.processes();
     for _ in 0..2 {
         assert_eq!((find().await.sessions(), requester.near(&app)), (&[][..], None));

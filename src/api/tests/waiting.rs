@@ -85,15 +85,17 @@ async fn event_stream_beyond_the_end_gets_new_events() {
 
 #[tokio::test(start_paused = true)]
 async fn long_poll_ends_on_pending_or_timeout() {
-    let mut daemon = daemon();
-    daemon.pending = 3;
-    let at_once = send_asked(&mut daemon, get("/v1/sessions/s1/wait")).await;
+    let daemon = daemon();
+    for session in ["s1", "s2"] {
+        daemon.open(session).await;
+    }
+    daemon.publish("shop.order.placed", "s1", 3).await;
+    let at_once = send(&daemon.app, get("/v1/sessions/s1/wait")).await;
     assert_eq!(at_once.json(), json!({ "session": "s1", "pending": 3, "top": "high" }));
-    daemon.pending = 0;
-    let over = send_asked(&mut daemon, get("/v1/sessions/s1/wait?timeout=5s")).await;
+    let over = send(&daemon.app, get("/v1/sessions/s2/wait?timeout=5s")).await;
     assert_eq!(over.status, StatusCode::NO_CONTENT);
     let registry = daemon.app.registry.clone();
-    let woken = send_asked(&mut daemon, get("/v1/sessions/s2/wait"));
+    let woken = send(&daemon.app, get("/v1/sessions/s2/wait"));
     let wake = async {
         while registry.waiting() == 0 {
             tokio::task::yield_now().await;
@@ -106,7 +108,7 @@ async fn long_poll_ends_on_pending_or_timeout() {
     let (woken, ()) = tokio::join!(woken, wake);
     assert_eq!(woken.json(), json!({ "session": "s2", "pending": 1 }));
     daemon.stop.send_replace(true);
-    let stopped = send_asked(&mut daemon, get("/v1/sessions/s1/wait")).await;
+    let stopped = send(&daemon.app, get("/v1/sessions/s2/wait")).await;
     assert_eq!(stopped.status, StatusCode::NO_CONTENT);
     assert_eq!(registry.waiting(), 0);
 }
@@ -128,12 +130,12 @@ async fn sparse_event_stream_yields_to_other_tasks() {
 
 #[tokio::test]
 async fn session_stream_starts_with_pending_and_follows_changes() {
-    let mut daemon = daemon();
+    let daemon = daemon();
     let app = daemon.app.clone();
-    let response = tokio::select! {
-        response = router::router(app.clone()).oneshot(get("/v1/sessions/s1/stream")) => response.expect("infallible"),
-        () = answer_queries(&mut daemon.queries, 2) => panic!("the daemon is gone"),
-    };
+    daemon.open("s1").await;
+    daemon.publish("shop.order.placed", "s1", 2).await;
+    let request = get("/v1/sessions/s1/stream");
+    let response = router::router(app.clone()).oneshot(request).await.expect("infallible");
     let mut changes = open_stream(response);
     let frame = |rest: &str| Some(format!("event: pending\ndata: {{\"session\":\"s1\",{rest}}}\n\n"));
     assert_eq!(next_text(&mut changes).await, frame(r#""pending":2,"top":"high""#));
@@ -150,10 +152,11 @@ fn waking(session: &str) -> Pending {
 
 #[tokio::test(start_paused = true)]
 async fn wake_long_poll_ignores_non_waking_notifications() {
-    let mut daemon = daemon();
-    daemon.pending = 3;
+    let daemon = daemon();
+    daemon.open("s1").await;
+    daemon.publish("shop.order.placed", "s1", 3).await;
     let registry = daemon.app.registry.clone();
-    let waiting = send_asked(&mut daemon, get("/v1/sessions/s1/wait?for=wake&timeout=60s"));
+    let waiting = send(&daemon.app, get("/v1/sessions/s1/wait?for=wake&timeout=60s"));
     let changes = async {
         while registry.waiting() == 0 {
             tokio::task::yield_now().await;
@@ -166,22 +169,22 @@ async fn wake_long_poll_ignores_non_waking_notifications() {
     let (woken, ()) = tokio::join!(waiting, changes);
     let expected = json!({ "session": "s1", "pending": 1, "wake": "start_turn", "reason": "high: ci" });
     assert_eq!(woken.json(), expected);
-    let bad = send_asked(&mut daemon, get("/v1/sessions/s1/wait?for=ever")).await;
+    let bad = send(&daemon.app, get("/v1/sessions/s1/wait?for=ever")).await;
     assert_eq!(bad.status, StatusCode::BAD_REQUEST);
     assert!(bad.body.contains("expected `pending` or `wake`"), "{}", bad.body);
 }
 
 #[tokio::test]
 async fn newer_follower_replaces_older_and_follows_continuations() {
-    let mut daemon = daemon();
+    let daemon = daemon();
     let app = daemon.app.clone();
+    for session in ["s2", "s3"] {
+        daemon.open(session).await;
+    }
     let mut streams = Vec::new();
     for _ in 0..2 {
         let request = get("/v1/sessions/s2/stream?wake_route=monitor");
-        let response = tokio::select! {
-            response = router::router(app.clone()).oneshot(request) => response.expect("infallible"),
-            () = answer_queries(&mut daemon.queries, 0) => panic!("the daemon is gone"),
-        };
+        let response = router::router(app.clone()).oneshot(request).await.expect("infallible");
         let mut stream = open_stream(response);
         next_text(&mut stream).await.expect("what is pending at the beginning");
         streams.push(stream);
@@ -196,10 +199,7 @@ async fn newer_follower_replaces_older_and_follows_continuations() {
     assert_eq!(next_text(&mut second).await.as_deref(), Some("event: closed\ndata: {}\n\n"));
     let moved_to = Some(SessionId::new("s3"));
     app.registry.wake(Pending { moved_to, ..Pending::nothing(SessionId::new("s2")) });
-    let delivered = tokio::select! {
-        delivered = next_text(&mut second) => delivered.expect("where it goes on"),
-        () = answer_queries(&mut daemon.queries, 0) => panic!("the daemon is gone"),
-    };
+    let delivered = next_text(&mut second).await.expect("where it goes on");
     assert!(delivered.contains("\"session\":\"s3\",\"pending\":0"), "{delivered}");
     app.registry.wake(waking("s2"));
     app.registry.wake(waking("s3"));
@@ -211,31 +211,41 @@ async fn newer_follower_replaces_older_and_follows_continuations() {
 
 #[tokio::test]
 async fn user_decision_on_pending_notification_is_journaled() {
-    let mut daemon = daemon();
+    let daemon = daemon();
     let app = daemon.app.clone();
-    let list = send_asked(&mut daemon, get("/v1/inbox")).await;
-    let first = &list.json()["notifications"][0];
+    daemon.open("s1").await;
+    daemon.publish("shop.offer.made", "s1", 1).await;
+    let from = app.journal.written().borrow().0 + 1;
+    let list = send(&daemon.app, get("/v1/inbox")).await;
+    let list = list.json();
+    let first = &list["notifications"][0];
     assert_eq!((&first["waits_for"], &first["sentence"]), (&json!("user"), &json!("value")));
     let decide = |path: &str| post(path, "application/json", "");
-    let unknown = send_asked(&mut daemon, decide("/v1/notifications/n9/dismiss")).await;
+    let unknown = send(&daemon.app, decide("/v1/notifications/n9/dismiss")).await;
     assert_eq!((unknown.status, unknown.body.contains("`n9`")), (StatusCode::NOT_FOUND, true));
-    let known = send_asked(&mut daemon, decide("/v1/notifications/n1/discuss?session=s1")).await;
+    let id = first["id"].as_str().expect("an id");
+    let known = send(&app, decide(&format!("/v1/notifications/{id}/discuss?session=s1"))).await;
     assert_eq!(known.status, StatusCode::NO_CONTENT, "{}", known.body);
-    let said = "Input(Decided { session: Some(SessionId(\"s1\")), notification: NotificationId(\"n1\"), decision: Discuss })";
-    assert_eq!(journaled(&app, 1), [("decided", said.to_owned())]);
+    let said = format!(
+        "Input(Decided {{ session: Some(SessionId(\"s1\")), notification: NotificationId({id:?}), decision: Discuss }})"
+    );
+    assert_eq!(journaled(&app, from), [("decided", said)]);
+    let first = &send(&app, get("/v1/inbox")).await.json()["notifications"][0];
+    assert_eq!((&first["id"], &first["waits_for"]), (&json!(id), &json!("agent")));
 }
 
 #[tokio::test]
 async fn status_line_shows_pending_and_records_context_usage() {
-    let mut daemon = daemon();
+    let daemon = daemon();
     let app = daemon.app.clone();
-    daemon.pending = 2;
+    daemon.open("s1").await;
+    daemon.publish("shop.order.placed", "s1", 2).await;
     let body = "{\"session_id\":\"s1\",\"context_window\":{\"used_percentage\":81}}";
-    let reply = send_asked(&mut daemon, post("/v1/statusline/claude", "application/json", body)).await;
+    let reply = send(&daemon.app, post("/v1/statusline/claude", "application/json", body)).await;
     assert_eq!((reply.status, reply.body.as_str()), (StatusCode::OK, "aside \u{25cf} 2 high"));
     let gauge = app.registry.gauge_of(&SessionId::new("s1"));
     assert_eq!(gauge, Some(Gauge { used_percent: 81, size: None }));
-    let refused = send_asked(&mut daemon, post("/v1/statusline/claude", "application/json", "{")).await;
+    let refused = send(&daemon.app, post("/v1/statusline/claude", "application/json", "{")).await;
     assert_eq!(refused.status, StatusCode::BAD_REQUEST);
     assert!(refused.body.contains("EOF while parsing an object at line 1 column 1"), "{}", refused.body);
 }

@@ -123,7 +123,6 @@ impl Prepared {
             queries,
             pulse: Arc::clone(engine.pulse()),
             feed,
-            about: About { started_at: Timestamp::ZERO, durability: "sync", projection },
             pace: Pace::default(),
             watchdog: Watchdog::new(None, Duration::ZERO),
             drain: draining,
@@ -247,8 +246,9 @@ async fn session_query_reflects_all_earlier_records() {
     for number in 2..=40 {
         let id = format!("s{number}");
         open_session(&running.journal, &id).await;
-        let session = running.engine.session(SessionId::new(&id)).await.expect("answered");
-        assert!(session.is_some(), "{id}");
+        let session = SessionId::new(&id);
+        let is_open = running.engine.read(move |view| view.engine.sessions().is_open(&session)).await;
+        assert!(is_open.expect("answered"), "{id}");
     }
     running.stop().await;
 }

@@ -160,8 +160,8 @@ pub(super) const MODULES: &[Module] = &[
     ]),
     module("daemon", 5, &[
         "api", "api::wire", "capability", "capability::outside", "capability::source", "config",
-        "config::trial", "conversation", "daemon::program", "daemon::publisher", "daemon::tasks", "engine",
-        "harness", "history", "journal", "pipeline", "records", "rules",
+        "config::trial", "daemon::program", "daemon::publisher", "daemon::tasks", "engine",
+        "harness", "history", "journal", "records", "rules",
     ]),
     module("cli", 6, &[
         "api", "api::wire", "capability::ci", "capability::problem", "capability::source", "config",
