@@ -11,6 +11,7 @@ use engine::{
     RequestId,
     event::{EventRef, Seq, SessionId, Severity},
     exchange::Exchange,
+    notes::Notes,
     notification::InjectionPoint,
     records,
 };
@@ -19,7 +20,7 @@ use crate::support::{Size, machine, quantile};
 use aside::{
     config::layers::{LayerKind, SourceFile, Sources},
     daemon::{fold::Fold, rules::RulesStore},
-    history::{Notes, Writer},
+    history::Writer,
 };
 use journal::{
     AppendBatch, Journal, JournalSettings, Level, RecordKind, memory::MemoryFiles, time::Timestamp,

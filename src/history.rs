@@ -1,13 +1,12 @@
 //! The queryable history in SQLite, derived from the journal; it can be rebuilt from it at any
 //! time.
 //!
-//! A fold records [`Notes`] of the engine's output. One thread writes them with a [`Writer`],
+//! A fold records `engine::notes` of the engine's output. One thread writes them with a [`Writer`],
 //! cursor and rows in one transaction. Requests read through a [`Projection`], each in its own
 //! snapshot, which has the progress. The projection makes no decisions, and no deciding code reads
 //! it: a missing, corrupt or lagging file affects only its answers.
 
 mod apply;
-mod notes;
 mod progress;
 mod reader;
 mod rows;
@@ -26,7 +25,6 @@ pub(crate) mod dump;
 mod tests;
 
 pub use self::{
-    notes::{Note, NoteContent, Notes, Place},
     progress::Progress,
     reader::{Command, Projection, View},
     writer::{BYTES_MAX, EVENTS_MAX, Writer},

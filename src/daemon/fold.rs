@@ -10,15 +10,13 @@ use engine::{
     Engine, Input, Output, Saved,
     event::Seq,
     exchange::Release,
+    notes::Notes,
     records::{self, RecordError, RecordInput, Skip, SkipDecision},
     snapshot::Damaged,
 };
 use journal::{Reader, Record, time::Timestamp};
 
-use crate::{
-    capability::outside::{self, Generation},
-    history::Notes,
-};
+use crate::capability::outside::{self, Generation};
 
 /// An engine, and the store of the rules of any time.
 #[derive(Debug)]

@@ -46,10 +46,10 @@ pub(super) use self::{
     file::open,
 };
 use super::fold::Fold;
-use engine::event::Seq;
+use engine::{event::Seq, notes::Notes};
 use journal::background;
 
-use crate::history::{Command, Notes, Projection, ProjectionError, Writer};
+use crate::history::{Command, Projection, ProjectionError, Writer};
 
 /// How long the first notes wait for more to share their transaction: each transaction takes some
 /// twenty pages, however small. This delay of the history is not noticeable.

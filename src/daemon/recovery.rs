@@ -20,10 +20,8 @@ use super::{
     snapshots::{FOLDER as SNAPSHOTS, Snapshots, Unusable},
 };
 use engine::{
-    event::{
-        Event, Seq,
-        codec::{self, IdOrigin},
-    },
+    event::{Event, Seq},
+    notes::Notes,
     records,
 };
 use journal::time::Timestamp;
@@ -35,7 +33,7 @@ use journal::{
 
 use crate::{
     config::daemon::{Durability as Configured, JournalConfig},
-    history::{FILE_NAME, Notes, ProjectionError, Writer},
+    history::{FILE_NAME, ProjectionError, Writer},
 };
 
 /// How often a replay tells the service manager that it goes on, at most.
@@ -218,6 +216,7 @@ pub(super) fn closed_journal(
         preface: Some(RecordKind(records::RULES)),
         names: Some(|found| records::name_of_record(found.kind.0, found.body)),
     };
+    let key_of = |found: Record<'_>| records::idempotency_key(found.kind.0, found.body);
     Ok(ClosedJournal { files, settings, clock: clock_fn(clock), key_of })
 }
 
@@ -262,14 +261,6 @@ fn missing(projected: &Writer, begin: Seq, head: Seq) -> Option<Notes> {
 /// On an error the start continues, and the projection's own thread tries again.
 fn or_later<T>(outcome: Result<T, ProjectionError>) -> Option<T> {
     outcome.inspect_err(|error| tracing::error!(%error, "the history is rebuilt later")).ok()
-}
-
-/// The idempotency key of a record, so that duplicates are detected after a restart.
-fn key_of(found: Record<'_>) -> Option<u128> {
-    // An id made by the daemon cannot repeat, so its event needs no key.
-    let is_producers = found.kind.0 == records::EVENT && codec::id_origin(found.body) == IdOrigin::Producer;
-    let event = is_producers.then(|| codec::decode(found.body).ok()).flatten()?;
-    Some(event.idempotency_key())
 }
 
 #[cfg(test)]

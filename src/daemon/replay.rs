@@ -22,14 +22,12 @@ use super::{
 use engine::{
     Output,
     event::{Event, Seq, codec},
+    notes::Notes,
     records::{self, Records},
 };
 use journal::{Journal, OpenError, ReadError, Reader, Record};
 
-use crate::{
-    daemon::{causes::with_causes, publisher::Publisher},
-    history::Notes,
-};
+use crate::daemon::{causes::with_causes, publisher::Publisher};
 
 /// Most records per read.
 const BATCH_RECORDS_MAX: usize = 4_096;

@@ -4,16 +4,14 @@
 
 use rusqlite::{CachedStatement, Connection, Result, Statement, params};
 
-use super::{
-    notes::{Note, NoteContent, Place},
-    sql::to_sql,
-};
+use super::sql::to_sql;
 use engine::{
     SessionChange,
     event::{EventRef, Scope, Seq, SessionId, codec},
     exchange::{Harness, Injection},
     format,
     ledger::LedgerEntry,
+    notes::{Note, NoteContent, Place},
     notification::{Notification, NotificationId},
 };
 use journal::time::Timestamp;

@@ -1,10 +1,10 @@
 //! Queries about sessions: their deliveries, and closed sessions.
 
-use engine::{event::SessionId, session::Readable, sorted::SortedSet};
+use engine::{event::SessionId, notes::Place, session::Readable, sorted::SortedSet};
 use rusqlite::{Row, params};
 
 use super::{
-    Looked, Place, View, rows,
+    Looked, View, rows,
     rows::{Conditions, IS_READABLE},
 };
 use crate::api::wire::{

@@ -15,6 +15,7 @@ use engine::{
     event::{EventRef, Seq, SessionId, Severity},
     exchange::{Answer, Harness, Injection, InjectionId, Role},
     ledger::LedgerEntry,
+    notes::{NoteContent, Notes, Place},
     notification::{InjectionPoint, NotificationId, SubscriberId},
     records,
 };

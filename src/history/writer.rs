@@ -9,10 +9,13 @@ use std::{
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
 
 use super::{
-    Doing, Notes, Place, ProjectionError, apply, schema,
+    Doing, ProjectionError, apply, schema,
     sql::{from_sql, to_sql},
 };
-use engine::event::Seq;
+use engine::{
+    event::Seq,
+    notes::{Notes, Place},
+};
 use journal::time::Timestamp;
 
 /// Most kept events; each takes about a kilobyte with its outcome.

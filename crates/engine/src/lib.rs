@@ -74,6 +74,7 @@ pub mod watch;
 // The whole.
 pub mod draft;
 mod engine;
+pub mod notes;
 pub mod records;
 pub mod rules;
 

@@ -186,6 +186,14 @@ pub fn name_of_record(kind: u8, body: &[u8]) -> Option<&[u8]> {
     (kind == EVENT).then(|| codec::id_bytes(body)).flatten()
 }
 
+/// The idempotency key of a record, so that duplicates are detected after a restart.
+pub fn idempotency_key(kind: u8, body: &[u8]) -> Option<u128> {
+    // An id made by the daemon cannot repeat, so its event needs no key.
+    let is_producers = kind == EVENT && codec::id_origin(body) == IdOrigin::Producer;
+    let event = is_producers.then(|| codec::decode(body).ok()).flatten()?;
+    Some(event.idempotency_key())
+}
+
 /// Whether a record of this kind may be left out when it cannot be applied. Without one of rules,
 /// of a session or of an exchange, all that follows means something else.
 pub const fn may_be_skipped(kind: u8) -> bool {

@@ -5,14 +5,12 @@ use engine::{
     Output, SessionChange,
     event::EventRef,
     ledger::{ConfirmedBy, Reason},
+    notes::Notes,
     notification::{Activation, InjectionPoint, Interrupt, Nature, Tokens},
 };
 use journal::record::{Record, RecordKind};
 
-use crate::{
-    config::producers::PRODUCERS,
-    history::{Notes, Writer},
-};
+use crate::{config::producers::PRODUCERS, history::Writer};
 
 /// Three events: the first two became a notification delivered to a session, the third was
 /// filtered. The session is closed.

@@ -11,10 +11,10 @@ use super::{
     feed::TRANSACTION_NOTES_MAX,
     file,
 };
-use engine::event::Seq;
+use engine::{event::Seq, notes::Notes};
 use journal::{Journal, ReadError, Reader};
 
-use crate::history::{Notes, ProjectionError, Writer};
+use crate::history::{ProjectionError, Writer};
 
 /// Most records folded between two checks for commands, and two commits.
 const FOLD_RECORDS_MAX: u64 = 65_536;

@@ -1,10 +1,10 @@
 //! The event loop's end of the projection: sends notes, and accepts subscriptions.
 
-use engine::event::Seq;
+use engine::{event::Seq, notes::Notes};
 use tokio::sync::{mpsc, oneshot};
 
 use super::super::fold::Fold;
-use crate::history::{Notes, Projection};
+use crate::history::Projection;
 
 /// Most batches that wait for the thread; each is the result of one slice of the event loop.
 const FEED_LEN_MAX: usize = 16;

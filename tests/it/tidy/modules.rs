@@ -112,6 +112,7 @@ pub(super) const MODULES: &[Module] = &[
         "throttle", "watch",
     ]),
     module("records", DECIDING, &["engine::io", "journal"]),
+    module("notes", DECIDING, &["engine::io", "journal", "records"]),
     module("draft", DECIDING, &["journal", "pipeline", "records"]),
     module("config", DECIDING, &[
         "capability::outside", "capability::webhook", "conversation", "detector", "format", "harness::table",
@@ -126,7 +127,9 @@ pub(super) const MODULES: &[Module] = &[
     module("daemon::publisher", 4, &["engine::io", "journal", "records"]),
     alone("daemon::program", 4, &[]),
     alone("daemon::regular_file", 4, &[]),
-    module("history", 4, &["api::wire", "daemon::tasks", "engine", "format", "journal", "records"]),
+    module("history", 4, &[
+        "api::wire", "daemon::tasks", "engine", "format", "journal", "notes", "records",
+    ]),
     module("capability::source", 4, &[
         "capability::lsp::source", "capability::outside", "ci", "daemon::causes", "daemon::produced",
         "daemon::program", "daemon::publisher", "daemon::tasks", "harness", "journal", "records", "sink",
@@ -155,13 +158,13 @@ pub(super) const MODULES: &[Module] = &[
         "capability::outside", "capability::shell", "capability::source", "capability::watch",
         "capability::webhook", "config", "conversation", "daemon::produced", "daemon::program",
         "daemon::publisher", "daemon::regular_file", "daemon::tasks", "draft", "engine", "format",
-        "harness", "history", "hook::harness", "journal", "pipeline", "probe", "records", "rules", "sink",
-        "watch",
+        "harness", "history", "hook::harness", "journal", "notes", "pipeline", "probe", "records", "rules",
+        "sink", "watch",
     ]),
     module("daemon", 5, &[
         "api", "api::wire", "capability", "capability::outside", "capability::source", "config",
-        "config::trial", "daemon::program", "daemon::publisher", "daemon::tasks", "engine",
-        "harness", "history", "journal", "records", "rules",
+        "config::trial", "daemon::program", "daemon::publisher", "daemon::tasks", "engine", "harness",
+        "history", "journal", "notes", "records", "rules",
     ]),
     module("cli", 6, &[
         "api", "api::wire", "capability::ci", "capability::problem", "capability::source", "config",

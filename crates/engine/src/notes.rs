@@ -1,4 +1,4 @@
-//! Input of the projection: for each record, the part of the engine's output that queries may need.
+//! Input of the history: for each record, the part of the engine's output that queries may need.
 //!
 //! Notes are recorded during a fold, live or in a replay, so both have the same result. An event is
 //! noted once it has a ledger entry, also if it was throttled or skipped; events that no subscriber
@@ -6,15 +6,16 @@
 
 use std::{mem, sync::Arc};
 
-use engine::{
-    Output, SessionChange,
+use journal::{Record, time::Timestamp};
+
+use crate::{
+    engine::io::{Output, SessionChange},
     event::{Seq, SessionId},
     exchange::Injection,
     ledger::{LedgerEntry, Subject},
     notification::Notification,
     records,
 };
-use journal::{Record, time::Timestamp};
 
 /// Bits of a place for the numbers of the notes of one record: one record can close a session with
 /// a full queue, or reload the rules for all sessions.
