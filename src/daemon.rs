@@ -20,7 +20,6 @@ pub mod program;
 mod projector;
 pub mod publisher;
 mod quarantine;
-mod ready;
 pub mod recovery;
 pub mod regular_file;
 mod reload;

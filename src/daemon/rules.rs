@@ -16,10 +16,9 @@ use std::{
     io::{self, Write},
     os::unix::fs::{DirBuilderExt, OpenOptionsExt},
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, Mutex, PoisonError},
 };
 
-use super::ready::ReadyRules;
 use engine::{
     records::{self, RecordInput},
     rules::CompiledRules,
@@ -97,6 +96,27 @@ pub(super) enum CollectError {
     /// The journal cannot be read.
     #[error(transparent)]
     Read(#[from] ReadError),
+}
+
+/// The most recently compiled rules, kept until the event loop reaches the record that names them.
+///
+/// A `rules` record contains a hash. The task that appends one has already compiled the rules, to
+/// find their errors. Passing them on saves the loop that work, during which every exchange would
+/// wait. A replay, and a loop that reads an older record, compile the bundle.
+#[derive(Debug, Clone, Default)]
+struct ReadyRules(Arc<Mutex<Option<Generation>>>);
+
+impl ReadyRules {
+    /// Stores rules, replacing earlier ones.
+    fn put(&self, rules: Generation) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(rules);
+    }
+
+    /// The rules with this hash, if they are the stored ones.
+    fn get(&self, hash: &str) -> Option<Generation> {
+        let ready = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        ready.as_ref().filter(|ready| &*ready.rules.hash == hash).cloned()
+    }
 }
 
 impl RulesStore {
