@@ -9,6 +9,7 @@
 pub mod condition;
 mod fold;
 pub mod hosts;
+mod stored;
 
 #[cfg(test)]
 mod tests;
@@ -87,6 +88,7 @@ pub enum ReminderKind {
 
 /// One condition of a watch.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "stored::StoredPart")]
 pub struct Part {
     /// Its text, as written.
     pub text: String,

@@ -3,6 +3,8 @@
 //!
 //! Its texts are untrusted: they are cleaned and cut here, before any other use.
 
+mod stored;
+
 use std::{sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize};
@@ -52,7 +54,7 @@ pub struct Output {
 }
 
 /// The outcome of a call.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "outcome", rename_all = "snake_case")]
 pub enum Outcome {
     /// The state of the checks.
@@ -84,6 +86,7 @@ pub enum Outcome {
 
 /// An answer; the payload of an [`ANSWERED`] event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "stored::StoredAnswer")]
 pub struct Answered {
     /// Its follow.
     pub follow: Arc<str>,
@@ -95,8 +98,7 @@ pub struct Answered {
 }
 
 /// The state of a commit's checks.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct Checks {
     /// `OWNER/NAME`.
     pub repo: String,

@@ -53,7 +53,7 @@ pub const FORMS: [(&str, &str); 13] = [
 ];
 
 /// A condition.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Condition {
     /// A process ends.
