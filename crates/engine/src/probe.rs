@@ -112,7 +112,7 @@ impl Known {
     pub fn noting(&self, events: &[Event]) -> Self {
         let mut known = self.clone();
         let notes = events.iter().filter(|event| event.event_type.as_str() == NOTED);
-        for noted in notes.filter_map(|event| Noted::deserialize(&**event.payload.value()).ok()) {
+        for noted in notes.filter_map(|event| serde_json::from_str(event.payload.as_str()).ok()) {
             known.apply(noted);
         }
         known

@@ -207,14 +207,14 @@ impl Injector {
     /// called back.
     pub fn mute(&mut self, subscribers: &SortedSet<SubscriberId>) {
         self.delivered.forget_of(subscribers);
-        for entry in self.queue.take_all_that(|entry| subscribers.contains(&entry.notification.subscriber)) {
+        for entry in self.queue.take_all_that(&|entry| subscribers.contains(&entry.notification.subscriber)) {
             self.end(&entry.notification, Reason::SubscriberOff);
         }
     }
 
     /// Ends the pending notifications that `is_wanted` selects.
     pub fn end_all_that(&mut self, is_wanted: impl Fn(&Notification) -> bool, reason: &Reason) {
-        for entry in self.queue.take_all_that(|entry| is_wanted(&entry.notification)) {
+        for entry in self.queue.take_all_that(&|entry| is_wanted(&entry.notification)) {
             self.end(&entry.notification, reason.clone());
         }
     }

@@ -144,16 +144,15 @@ impl Unclaimed {
                 *evicted.get_or_default(subscriber) += count;
             }
         }
-        keys.sort_by_key(|(_, arrival)| *arrival);
+        sort(&mut keys, |_| Reverse(Priority::Critical));
         (keys.into_iter().map(|key| self.remove(key)).collect(), evicted)
     }
 
     /// All notifications in delivery order.
     pub(super) fn in_order(&self) -> Vec<&Arc<Notification>> {
-        let mut all: Vec<_> =
-            self.waiting.iter().map(|(key, waiting)| (*key, &waiting.notification)).collect();
-        all.sort_by_key(|((priority, arrival), _)| (Reverse(*priority), *arrival));
-        all.into_iter().map(|(_, notification)| notification).collect()
+        let mut keys: Vec<Key> = self.waiting.keys().copied().collect();
+        sort(&mut keys, Reverse);
+        keys.iter().filter_map(|key| self.waiting.get(key)).map(|waiting| &waiting.notification).collect()
     }
 
     /// Removes the notifications that expire at or before `now`, soonest first.
@@ -167,12 +166,12 @@ impl Unclaimed {
 
     /// Removes the notifications made by one of `subscribers`.
     pub(super) fn take_of(&mut self, subscribers: &SortedSet<SubscriberId>) -> Vec<Arc<Notification>> {
-        self.take_that(|waiting| subscribers.contains(&waiting.notification.subscriber))
+        self.take_that(&|waiting| subscribers.contains(&waiting.notification.subscriber))
     }
 
     /// Removes the notification `id`, if it waits.
     pub(super) fn take(&mut self, id: &NotificationId) -> Option<Arc<Notification>> {
-        self.take_that(|waiting| waiting.notification.id == *id).pop()
+        self.take_that(&|waiting| waiting.notification.id == *id).pop()
     }
 
     /// Removes the notifications that `session` left and may have had from `injection`, which is
@@ -182,7 +181,7 @@ impl Unclaimed {
         session: &SessionId,
         injection: &InjectionId,
     ) -> Vec<Arc<Notification>> {
-        self.take_that(|waiting| waiting.is_from(session, injection))
+        self.take_that(&|waiting| waiting.is_from(session, injection))
     }
 
     /// Notes that `injection` did not reach `session`: its notifications were not delivered.
@@ -217,7 +216,7 @@ impl Unclaimed {
         self.waiting.values().any(|waiting| waiting.notification.id == *id)
     }
 
-    fn take_that(&mut self, is_wanted: impl Fn(&Waiting) -> bool) -> Vec<Arc<Notification>> {
+    fn take_that(&mut self, is_wanted: &dyn Fn(&Waiting) -> bool) -> Vec<Arc<Notification>> {
         let wanted = self.waiting.iter().filter(|(_, waiting)| is_wanted(waiting));
         let keys: Vec<Key> = wanted.map(|(key, _)| *key).collect();
         keys.into_iter().map(|key| self.remove(key).notification).collect()
@@ -241,6 +240,11 @@ impl Unclaimed {
         }
         waiting
     }
+}
+
+/// Sorts by what `urgency` makes of the priority, then by arrival.
+fn sort(keys: &mut [Key], urgency: fn(Priority) -> Reverse<Priority>) {
+    keys.sort_unstable_by_key(|(priority, arrival)| (urgency(*priority), *arrival));
 }
 
 /// The most recently confirmed notifications.

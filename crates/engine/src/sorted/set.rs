@@ -85,13 +85,18 @@ impl<T: Ord> SortedSet<T> {
         true
     }
 
+    /// The members from `first` on, in order.
+    pub fn range_from(&self, first: &T) -> &[T] {
+        let (Ok(place) | Err(place)) = self.place(first);
+        self.0.get(place..).expect("the place is within the set")
+    }
+
     /// The members after `member`, in order.
     pub fn after(&self, member: &T) -> &[T] {
-        let place = match self.place(member) {
-            Ok(place) => place + 1,
-            Err(place) => place,
-        };
-        self.0.get(place..).expect("the place is within the set")
+        match self.range_from(member) {
+            [first, rest @ ..] if first == member => rest,
+            from => from,
+        }
     }
 }
 

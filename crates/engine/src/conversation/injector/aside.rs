@@ -10,7 +10,7 @@ pub struct Aside(Vec<Entry>);
 impl Injector {
     /// Takes out the pending notifications that `is_wanted` selects, for [`Injector::take_back`].
     pub fn put_aside(&mut self, is_wanted: impl Fn(&Notification) -> bool) -> Aside {
-        Aside(self.queue.take_all_that(|entry| is_wanted(&entry.notification)))
+        Aside(self.queue.take_all_that(&|entry| is_wanted(&entry.notification)))
     }
 
     /// Returns the notifications that were put aside to their old places.

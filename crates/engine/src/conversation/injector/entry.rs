@@ -63,10 +63,6 @@ impl Key {
         },
         age: Age::OLDEST,
     };
-    pub(super) const LAST: Self = Self {
-        lane: Lane { urgency: Reverse(Priority::Low), hold: Hold::User, inject_at: InjectionPoint::TurnEnd },
-        age: Age::NEWEST,
-    };
 
     /// The delivery order: priority, then age, in any lane.
     pub(super) fn rank(self) -> (Reverse<Priority>, Age) {

@@ -48,7 +48,7 @@ impl Injector {
             !is_own || leaves_asked && entry.notification.is_asked
         };
         let released = self.leases.take_entries(is_for_others);
-        let waiting = self.queue.take_all_that(is_for_others);
+        let waiting = self.queue.take_all_that(&is_for_others);
         let mut left = Vec::with_capacity(released.len() + waiting.len());
         for (injection, entry) in released {
             self.note_left(&entry.notification, Reason::Uncertain);

@@ -43,7 +43,7 @@ pub(super) struct Queue {
     unshown: SortedSet<Key>,
     /// Notifications that a newer one may supersede or an event may resolve, by each of their
     /// states and conditions.
-    by_state: BTreeSet<(StateKey, Key)>,
+    by_state: SortedSet<(StateKey, Key)>,
     /// Number of notifications that wait for the user.
     for_user: usize,
     /// Number of notifications of each subscriber in each lane; no zeroes.
@@ -187,17 +187,17 @@ impl Queue {
                 .filter(|lane| is_due(*lane))
                 .flat_map(|lane| self.lane(lane).take(room))
                 .collect();
-            of_priority.sort_unstable_by_key(|(key, _)| key.age);
+            sort(&mut of_priority);
             due.extend(of_priority.into_iter().take(room).map(|(_, entry)| entry));
         }
         due
     }
 
     /// Removes the notifications that `is_wanted` selects, in delivery order.
-    pub(super) fn take_all_that(&mut self, is_wanted: impl Fn(&Entry) -> bool) -> Vec<Entry> {
-        let wanted = self.entries.iter().filter(|(_, entry)| is_wanted(entry));
-        let mut keys: Vec<Key> = wanted.map(|(key, _)| *key).collect();
-        keys.sort_unstable_by_key(|key| key.rank());
+    pub(super) fn take_all_that(&mut self, is_wanted: &dyn Fn(&Entry) -> bool) -> Vec<Entry> {
+        let mut wanted: Vec<_> = self.entries.iter().filter(|(_, entry)| is_wanted(entry)).collect();
+        sort(&mut wanted);
+        let keys: Vec<Key> = wanted.into_iter().map(|(key, _)| *key).collect();
         keys.into_iter().filter_map(|key| self.remove(key)).collect()
     }
 
@@ -286,7 +286,7 @@ impl Queue {
     /// All notifications in delivery order.
     pub(super) fn in_order(&self) -> Vec<&Entry> {
         let mut all: Vec<(&Key, &Entry)> = self.entries.iter().collect();
-        all.sort_unstable_by_key(|(key, _)| key.rank());
+        sort(&mut all);
         all.into_iter().map(|(_, entry)| entry).collect()
     }
 
@@ -366,6 +366,11 @@ impl Queue {
         }
         Some(entry)
     }
+}
+
+/// Sorts in delivery order.
+fn sort(entries: &mut [(&Key, &Entry)]) {
+    entries.sort_unstable_by_key(|(key, _)| key.rank());
 }
 
 /// The snapshot form; the indices are rebuilt.

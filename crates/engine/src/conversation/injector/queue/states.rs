@@ -47,8 +47,8 @@ impl Queue {
 
     /// The notifications with a row about a state or condition.
     fn with_state(&self, state: StateKey) -> impl Iterator<Item = (Key, &Entry)> {
-        let (first, last) = (Key::FIRST, Key::LAST);
-        let keys = self.by_state.range((state, first)..=(state, last)).map(|(_, key)| *key);
+        let of_state = self.by_state.range_from(&(state, Key::FIRST)).iter();
+        let keys = of_state.take_while(move |(of, _)| *of == state).map(|(_, key)| *key);
         keys.filter_map(|key| Some((key, self.entries.get(&key)?)))
     }
 }
