@@ -13,13 +13,10 @@ mod client_program;
 mod context;
 mod demo;
 mod doctor;
-mod doctor_probe;
 mod down;
 mod edit;
 mod error;
 mod exchange;
-mod failing;
-mod folder;
 mod generated;
 mod help;
 mod history;
@@ -53,7 +50,6 @@ mod terminal;
 mod token;
 mod up;
 mod watch;
-mod welcome;
 mod why;
 
 use std::{env, ffi::OsString, io, process::ExitCode, time::Duration};
@@ -63,11 +59,10 @@ use hook::{client::Client, paths::Paths};
 use jiff::tz::TimeZone;
 
 use crate::daemon::version;
-use context::{Context, parse};
+use context::{Context, absolute_folder, parse, workspace_or_current};
 pub use context::{complain, printable};
 pub use error::CliError;
 use error::refused;
-use folder::{absolute_folder, workspace_or_current};
 use terminal::Terminal;
 
 /// Time limit of a request with its answer; a publish may wait for a slow disk.
@@ -303,7 +298,7 @@ fn command_name(args: &[OsString]) -> Option<String> {
 
 fn dispatch(command: Option<Command>, mut context: Context<'_>) -> Result<ExitCode, CliError> {
     let Some(command) = command else {
-        return welcome::run(&mut context).map(|()| ExitCode::SUCCESS);
+        return status::welcome(&mut context).map(|()| ExitCode::SUCCESS);
     };
     match command {
         Command::Install(args) => install::run(&args, &mut context)?,

@@ -7,7 +7,7 @@ use journal::{AppendError, time::duration_millis};
 use serde::Serialize;
 
 #[cfg(test)]
-use crate::api::wire::error::ErrorBody;
+use crate::api::wire::ErrorBody;
 
 use crate::api::{
     App,

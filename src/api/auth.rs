@@ -16,8 +16,7 @@ use tokio::net::UnixStream;
 use crate::api::{
     error::ApiError,
     extract,
-    tokens::{Scope, Tokens},
-    webhook_paths,
+    tokens::{Scope, Tokens, WEBHOOKS_PATH},
 };
 
 /// The process at the other end of a Unix socket.
@@ -128,7 +127,7 @@ pub(crate) fn token_only(router: Router, tokens: Tokens) -> Router {
     let tokens = Arc::new(tokens);
     router.layer(from_fn(move |mut request: Request, next: Next| {
         let has_no_token = !request.headers().contains_key(header::AUTHORIZATION);
-        let may_be_signed = has_no_token && request.uri().path().starts_with(webhook_paths::PATH);
+        let may_be_signed = has_no_token && request.uri().path().starts_with(WEBHOOKS_PATH);
         request.extensions_mut().insert(MayPublish(!may_be_signed));
         let refusal = if may_be_signed { None } else { refusal(&request, &tokens) };
         async move {

@@ -13,7 +13,7 @@ use crate::{
         naming::session_now,
         processes::{self, IdentifiedBy},
         push::is_held,
-        wire::clients::ClientsView,
+        wire::harness::ClientsView,
     },
     harness::wake::WakeRoute,
 };

@@ -8,7 +8,7 @@ use axum::{
 use journal::{AppendError, BodyTooLarge};
 
 use crate::{
-    api::wire::error::{ErrorBody, ErrorView},
+    api::wire::{ErrorBody, ErrorView},
     daemon::causes::with_causes,
     history::ProjectionError,
 };

@@ -20,7 +20,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 #[cfg(test)]
-use crate::api::wire::{error::ErrorBody, event::EventView};
+use crate::api::wire::{ErrorBody, event::EventView};
 
 use crate::{
     api::{

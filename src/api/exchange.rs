@@ -14,18 +14,20 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use engine::{
-    call::Call,
+    call::{Call, TouchKind},
     draft::Draft,
-    event::{Event, EventRef, SessionId, catalogue},
+    event::{Event, EventRef, Provenance, SessionId, catalogue},
     exchange::{Answer, Exchange, InjectionId},
     hex::hex,
+    notification::InjectionPoint,
     records::Records,
     request::{FieldError, names::checked_name},
 };
 use sha2::{Digest, Sha256};
 
 #[cfg(test)]
-use crate::api::wire::{error::ErrorBody, exchange::ExchangeView};
+use crate::api::wire::{ErrorBody, exchange::ExchangeView};
+
 use crate::{
     api::{
         App,
@@ -42,8 +44,8 @@ use crate::{
             instructions::INSTRUCTIONS,
             views::SessionView,
         },
-        wrote,
     },
+    capability::lsp::{Writer, source::writes::Wrote},
     harness::kind::Kind,
 };
 
@@ -125,7 +127,7 @@ pub(crate) async fn exchange(
     let call = |event: EventRef<'_>| Call::of_event(event.event_type, event.payload, folder);
     let calls: Vec<Call> =
         app.rooms.exchanges.work(body.len(), || observed.clone().filter_map(call).collect()).await;
-    wrote::note(&app, route, &request.exchange, &calls);
+    note_written(&app, route, &request.exchange, &calls);
     let said = Said {
         calls,
         patience: probing::patience(&headers),
@@ -309,4 +311,20 @@ pub(crate) fn records_of<'e>(observed: impl Iterator<Item = EventRef<'e>>) -> Re
         records.event(&event).map_err(|error| ApiError::too_large(&error))?;
     }
     Ok(records)
+}
+
+/// Records the calls that ended before `exchange`, if its harness is trusted: input over TCP must
+/// not start a check.
+pub(crate) fn note_written(app: &App, route: Route, exchange: &Exchange, calls: &[Call]) {
+    let has_ended = exchange.point != InjectionPoint::BeforeTool && !calls.is_empty();
+    if !has_ended || route.of_observations() != Provenance::Harness {
+        return;
+    }
+    app.registry.sources().writes.add(|| {
+        let written =
+            calls.iter().flat_map(|call| &call.touched).filter(|touch| touch.by == TouchKind::Written);
+        let writer =
+            Writer { session: exchange.session.clone(), workspace: exchange.harness.workspace.clone() };
+        Wrote { writer, paths: written.map(|touch| Arc::clone(&touch.path)).collect() }
+    });
 }

@@ -5,14 +5,14 @@
 //! forever, so it runs on its own thread (`api/probing.rs`). The exception is [quick](Quick)
 //! work on file systems that answer at once.
 
-mod loopback;
 mod quick;
 mod within;
 
 use std::{
     collections::{HashMap, VecDeque},
     fs::{self, File, Metadata, OpenOptions},
-    io::{self, Read, Seek, SeekFrom},
+    io::{self, ErrorKind, Read, Seek, SeekFrom},
+    net::{SocketAddr, TcpStream},
     os::unix::fs::{DirEntryExt, MetadataExt, OpenOptionsExt},
     path::Path,
     sync::{
@@ -22,10 +22,12 @@ use std::{
     time::Duration,
 };
 
-pub(crate) use self::{quick::Quick, within::Within};
-use engine::probe::{
-    Entry, Facts, Fingerprint, Space,
-    facts::{ContentHash, HASHED_BYTES_MAX, KEPT_BYTES_MAX},
+use engine::{
+    probe::{
+        Entry, Facts, Fingerprint, Space,
+        facts::{ContentHash, HASHED_BYTES_MAX, KEPT_BYTES_MAX},
+    },
+    watch::hosts::LOCALHOST,
 };
 use journal::{meter::MonotonicClock, time::Timestamp};
 
@@ -33,6 +35,8 @@ use crate::{
     api::git_diff::{Commits, changed_between},
     daemon::program::Programs,
 };
+
+pub(crate) use self::{quick::Quick, within::Within};
 
 /// Most file states whose hash is cached, at some 100 bytes each; the cache is cleared beyond it.
 const HASHES_MAX: usize = 16_384;
@@ -234,7 +238,7 @@ impl Facts for Machine {
     }
 
     fn accepts(&self, port: u16) -> Option<bool> {
-        loopback::accepts(port, loopback::WITHIN)
+        accepts(port, CONNECT_WITHIN)
     }
 }
 
@@ -276,9 +280,43 @@ fn fingerprint(found: &Metadata) -> Fingerprint {
     }
 }
 
+/// Time limit of one connection. The kernel answers at once on loopback, unless a filter drops
+/// packets or the listener's queue is full.
+const CONNECT_WITHIN: Duration = Duration::from_millis(4);
+/// The time limit of one connection on a request's thread.
+const QUICK_WITHIN: Duration = Duration::from_millis(1);
+
+/// Whether a connection to `port` is accepted; `None` when that is unknown after `within` for each
+/// address.
+fn accepts(port: u16, within: Duration) -> Option<bool> {
+    let mut answer = Some(false);
+    for address in LOCALHOST {
+        match connect(SocketAddr::new(address, port), within) {
+            Some(true) => return Some(true),
+            Some(false) => {}
+            None => answer = None,
+        }
+    }
+    answer
+}
+
+fn connect(address: SocketAddr, within: Duration) -> Option<bool> {
+    match TcpStream::connect_timeout(&address, within) {
+        // The kernel may pick the same port for the client side and connect the socket to itself.
+        Ok(stream) => Some(stream.local_addr().ok() != stream.peer_addr().ok()),
+        // Refused, or the machine has no such address.
+        Err(error) => (!is_late(error.kind())).then_some(false),
+    }
+}
+
+const fn is_late(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::TimedOut | ErrorKind::WouldBlock | ErrorKind::Interrupted)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::TcpListener;
 
     pub(super) fn machine() -> Machine {
         // Far later than the last change of every file, so all of them have settled.
@@ -419,5 +457,28 @@ mod tests {
         fs::remove_file(&new).expect("removed");
         assert_eq!(machine.name_of(folder.path(), print.device, print.inode), None);
         assert!(machine.space(folder.path()).is_some_and(|space| space.free <= space.total));
+    }
+
+    #[test]
+    fn port_accepts_while_either_loopback_address_listens() {
+        for address in ["127.0.0.1:0", "[::1]:0", "0.0.0.0:0"] {
+            let Ok(listener) = TcpListener::bind(address) else { continue };
+            let port = listener.local_addr().expect("bound").port();
+            assert_eq!(accepts(port, CONNECT_WITHIN), Some(true), "{address}");
+            drop(listener);
+            assert_eq!(accepts(port, CONNECT_WITHIN), Some(false), "{address}");
+        }
+    }
+
+    #[test]
+    fn listener_with_full_backlog_gives_unknown_answer() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = listener.local_addr().expect("bound");
+        rustix::net::listen(&listener, 0).expect("a shorter queue");
+        let wait = Duration::from_millis(20);
+        // The listener accepts none of these connections.
+        let waiting: Vec<_> = (0..4).map_while(|_| TcpStream::connect_timeout(&address, wait).ok()).collect();
+        assert!(waiting.len() < 4, "the queue is not full");
+        assert_eq!(accepts(address.port(), QUICK_WITHIN), None);
     }
 }

@@ -11,7 +11,7 @@ use std::{
 use engine::event::clean_text;
 use journal::time::Timestamp;
 
-use crate::api::wire::clients::TroubleView;
+use crate::api::wire::harness::TroubleView;
 
 /// Most kinds of problem that are counted separately; further kinds are counted together as
 /// [`OTHER`].

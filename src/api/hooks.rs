@@ -18,7 +18,7 @@ use engine::{
 };
 
 #[cfg(test)]
-use crate::api::wire::error::ErrorBody;
+use crate::api::wire::ErrorBody;
 use crate::{
     api::{
         App,
@@ -27,7 +27,7 @@ use crate::{
         client_folder::ClientFolder,
         engine_handle::EngineView,
         error::ApiError,
-        exchange::{perform, records_of},
+        exchange::{note_written, perform, records_of},
         extract::{self, HOOK_BYTES_MAX, Segment, read_body_up_to},
         hook_troubles::Consequence,
         naming::{session_of, unconfirmed},
@@ -35,7 +35,6 @@ use crate::{
         processes::{self, IdentifiedBy},
         transcripts,
         wake_routes::KnownSocket,
-        wrote,
     },
     harness::{self, Headers, HookCall, HookEnv, HookError, Then, header_text, kind::Kind},
 };
@@ -93,7 +92,7 @@ pub(crate) async fn hook(
     let identity = env.pid.map(IdentifiedBy::Pid).or(folder.as_ref().map(IdentifiedBy::SessionFile));
     check_actor(&app, actor, peer, identity, &mut call).await?;
     if let Some(exchange) = call.then.exchange_mut() {
-        wrote::note(&app, route, exchange, &call.calls);
+        note_written(&app, route, exchange, &call.calls);
     }
     let stdout = answer(&app, kind, &mut call, searched, route, probing::patience(&headers)).await?;
     let took = app.meters.since(stopwatch);

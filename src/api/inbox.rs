@@ -17,7 +17,7 @@ use journal::time::{Timestamp, duration_millis};
 use serde::Deserialize;
 
 #[cfg(test)]
-use crate::api::wire::error::ErrorBody;
+use crate::api::wire::ErrorBody;
 
 use crate::api::{
     App,

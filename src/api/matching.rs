@@ -11,7 +11,7 @@ use engine::{
 };
 
 #[cfg(test)]
-use crate::api::wire::{error::ErrorBody, event::EventView};
+use crate::api::wire::{ErrorBody, event::EventView};
 use crate::api::{
     App,
     auth::Route,
@@ -19,7 +19,7 @@ use crate::api::{
     error::ApiError,
     extract::read_body,
     intake::NewIds,
-    wire::matching::{MatchView, TakerView},
+    wire::views::{MatchView, TakerView},
 };
 
 /// Most sessions that are listed; beyond it only the count is useful.

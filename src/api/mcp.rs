@@ -8,7 +8,7 @@
 //! [`MESSAGE_BYTES_MAX`] and [`screened::VALUES_MAX`] values a message, [`bounded::CALLS_MAX`]
 //! concurrent calls of a connection.
 #[cfg(test)]
-use crate::api::wire::error::ErrorBody;
+use crate::api::wire::ErrorBody;
 
 mod bounded;
 mod caller;

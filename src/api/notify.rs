@@ -18,7 +18,7 @@ use journal::time::{Timestamp, duration_millis};
 use uuid::Uuid;
 
 #[cfg(test)]
-use crate::api::wire::error::ErrorBody;
+use crate::api::wire::ErrorBody;
 
 use crate::{
     api::{

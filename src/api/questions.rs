@@ -23,7 +23,7 @@ use engine::{
 use serde::Deserialize;
 
 #[cfg(test)]
-use crate::api::wire::error::ErrorBody;
+use crate::api::wire::ErrorBody;
 use crate::api::{
     App,
     access::Access,

@@ -1,4 +1,4 @@
-//! Waiting requests.
+//! Waiting requests, and the cache of resolved session ids.
 //!
 //! Handlers and the event loop meet only in the [`Registry`]: a handler waits under a request id or
 //! a session name, and the loop finds it there. A request that stops waiting leaves the registry,
@@ -28,7 +28,7 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot, watch};
 use crate::{
     api::{
         connections::CONNECTIONS_MAX, error::ApiError, hook_troubles::HookTroubles, knowledge::Knowledge,
-        looks::Looks, name_cache::Names, process_table::Processes, wake_routes::WakeRoutes,
+        looks::Looks, process_table::Processes, wake_routes::WakeRoutes,
     },
     capability::source::inputs::Inputs,
     daemon::program::Programs,
@@ -349,6 +349,35 @@ impl Drop for Watcher {
         // Dropped before counting: of two concurrent drops, the later one finds no watcher left.
         self.changes = None;
         self.registry.watchers.remove_if(&self.session, |_, watcher| watcher.receiver_count() == 0);
+    }
+}
+
+/// Most cached answers: twice the number of sessions that can be open. The cache is cleared beyond
+/// it.
+const NAMES_MAX: usize = 20_000;
+
+/// Cache of resolved ids: the harness that asked last, if it named itself, and the session.
+///
+/// Shape: one answer per id, so harnesses that share an id query the engine each time.
+#[derive(Debug, Default)]
+pub(crate) struct Names(DashMap<SessionId, (Option<Arc<str>>, SessionId)>);
+
+impl Names {
+    /// Removes an id whose session has ended or belongs to another harness.
+    pub(crate) fn forget(&self, id: &SessionId) {
+        self.0.remove(id);
+    }
+
+    pub(super) fn get(&self, id: &SessionId, harness: Option<&str>) -> Option<SessionId> {
+        let known = self.0.get(id)?;
+        (known.0.as_deref() == harness).then(|| known.1.clone())
+    }
+
+    pub(super) fn set(&self, id: SessionId, harness: Option<&str>, session: SessionId) {
+        if self.0.len() >= NAMES_MAX {
+            self.0.clear();
+        }
+        self.0.insert(id, (harness.map(Into::into), session));
     }
 }
 

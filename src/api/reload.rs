@@ -8,7 +8,7 @@ use axum::{
 };
 
 #[cfg(test)]
-use crate::api::wire::{error::ErrorBody, views::ReloadView};
+use crate::api::wire::{ErrorBody, views::ReloadView};
 use crate::api::{App, config_handle::ReloadRefusal, error::ApiError, wire::views::RefusedReloadView};
 
 /// Reloads the configuration, all or nothing.

@@ -12,7 +12,7 @@ use engine::{event::SessionId, request::FieldError};
 use serde::Deserialize;
 
 #[cfg(test)]
-use crate::api::wire::error::ErrorBody;
+use crate::api::wire::ErrorBody;
 use crate::api::{
     App,
     access::Access,

@@ -6,7 +6,7 @@ use serde::Serialize;
 use uuid::Uuid;
 
 #[cfg(test)]
-use crate::api::wire::error::ErrorBody;
+use crate::api::wire::ErrorBody;
 use crate::{
     api::{App, actor::Actor, error::ApiError, extract::read_body},
     capability::shell::Ran,

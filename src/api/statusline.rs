@@ -9,7 +9,7 @@ use axum::{
 };
 
 #[cfg(test)]
-use crate::api::wire::error::ErrorBody;
+use crate::api::wire::ErrorBody;
 use crate::{
     api::{
         App,

@@ -36,7 +36,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio_stream::{Stream, StreamExt};
 
 #[cfg(test)]
-use crate::api::wire::{error::ErrorBody, event::EventView};
+use crate::api::wire::{ErrorBody, event::EventView};
 use crate::{
     api::{
         App,

@@ -26,9 +26,12 @@ use engine::{hex::hex, words::Words};
 use strum::{IntoStaticStr, VariantArray};
 use subtle::ConstantTimeEq;
 
-use super::webhook_paths::{ALERTS_PATH, PATH};
 use crate::daemon::regular_file;
 
+/// Path of the webhooks; the sender's name follows.
+pub(crate) const WEBHOOKS_PATH: &str = "/v1/webhooks/";
+/// Path to which Prometheus posts alerts for an Alertmanager.
+pub(crate) const ALERTS_PATH: &str = "/api/v2/alerts";
 /// Random bytes of a new token: 256 bits.
 const TOKEN_BYTES: usize = 32;
 /// Fewest characters of a token, so that it cannot be guessed.
@@ -59,7 +62,7 @@ impl Scope {
         match path {
             "/healthz" | "/v1/openapi.json" | "/v1/instructions" => None,
             "/v1/events" | ALERTS_PATH if method == Method::POST => Some(Self::Publish),
-            _ if path.starts_with(PATH) => Some(Self::Publish),
+            _ if path.starts_with(WEBHOOKS_PATH) => Some(Self::Publish),
             _ if is_harness => Some(Self::Exchange),
             _ if method == Method::GET || method == Method::HEAD => Some(Self::Read),
             _ => Some(Self::Admin),

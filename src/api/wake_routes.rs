@@ -18,7 +18,7 @@ use journal::time::Timestamp;
 use tokio::sync::{Notify, mpsc, oneshot};
 
 use crate::{
-    api::{client_folder::ClientFolder, process_table::Processes, wire::clients::AttachedView},
+    api::{client_folder::ClientFolder, process_table::Processes, wire::harness::AttachedView},
     harness::{
         process::Process,
         wake::{Attempts, MessageSocket, Step, WakeRoute},

@@ -24,7 +24,7 @@ use serde::Deserialize;
 use tokio::time::timeout;
 
 #[cfg(test)]
-use crate::api::wire::error::ErrorBody;
+use crate::api::wire::ErrorBody;
 
 use crate::{
     api::{

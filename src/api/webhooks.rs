@@ -26,7 +26,7 @@ use serde_json::Value;
 use uuid::Uuid;
 
 #[cfg(test)]
-use crate::api::wire::error::ErrorBody;
+use crate::api::wire::ErrorBody;
 
 use crate::{
     api::{
@@ -34,11 +34,11 @@ use crate::{
         auth::MayPublish,
         error::ApiError,
         extract::{self, Segment, read_body},
-        webhook_paths::PATH,
+        tokens::WEBHOOKS_PATH,
         wire::{
-            error::ErrorView,
+            ErrorView,
             publish::NumberedError,
-            webhooks::{SenderList, SenderView},
+            views::{SenderList, SenderView},
         },
     },
     capability::{
@@ -98,7 +98,7 @@ pub(crate) async fn list(State(app): State<App>) -> Json<SenderList> {
     let known = app.config.webhooks();
     let view = |(kind, sender): (&Kind, &Sender)| SenderView {
         name: kind.as_str().to_owned(),
-        path: format!("{PATH}{kind}"),
+        path: format!("{WEBHOOKS_PATH}{kind}"),
         is_signed: sender.secret_file.is_some(),
         workspace: sender.workspace.as_deref().map(str::to_owned),
         problem: sender

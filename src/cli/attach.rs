@@ -10,8 +10,7 @@
 //! ended. A client also makes an event of its monitor's end and starts a turn for it, so an idle
 //! monitor stays.
 
-mod client_gone;
-mod started_by;
+mod client;
 
 use std::{
     env,
@@ -32,7 +31,7 @@ use crate::{
     api::wire::views::{PendingView, WakeView},
     harness::kind::Kind,
 };
-use started_by::StartedBy;
+use client::StartedBy;
 
 /// Shortest and longest pause before a reconnect to the daemon.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(10));
@@ -47,7 +46,7 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args, client: &Client) -> Result<(), CliError> {
-    let above = client_gone::Above::now();
+    let above = client::Above::now();
     // An explicit session is used wherever the client runs.
     let started_by =
         if args.session.is_none() { StartedBy::find(args.harness, above.client()) } else { None };

@@ -1,9 +1,10 @@
-//! State shared by all commands, requests to the daemon, and output.
+//! State shared by all commands, requests to the daemon, output, and folders in arguments.
 
 use std::{
     borrow::Cow,
+    env, fs,
     io::{self, Write},
-    path::PathBuf,
+    path::{self, PathBuf},
 };
 
 use hook::{
@@ -12,12 +13,12 @@ use hook::{
 };
 use serde::Deserialize;
 use serde_json::Value;
+use toon::is_invisible;
 
-use super::{
+use crate::cli::{
     error::{CliError, refused},
     terminal::{Terminal, prose_of_stderr},
 };
-use toon::is_invisible;
 
 /// State shared by all commands.
 pub(super) struct Context<'a> {
@@ -105,6 +106,21 @@ pub(super) fn parse<'b, T: Deserialize<'b>>(doing: &'static str, body: &'b [u8])
     serde_json::from_slice(body).map_err(|source| CliError::Answer { doing, source })
 }
 
+/// The folder of an event or session in the form that scopes compare: absolute, with links resolved
+/// if it exists.
+pub(super) fn absolute_folder(folder: &str) -> String {
+    let path = fs::canonicalize(folder).or_else(|_| path::absolute(folder));
+    path.map_or_else(|_| folder.to_owned(), |path| path.to_string_lossy().into_owned())
+}
+
+/// The given folder, else the current one, if it still exists.
+pub(super) fn workspace_or_current(given: Option<&str>) -> Option<String> {
+    match given {
+        Some(folder) => Some(absolute_folder(folder)),
+        None => Some(env::current_dir().ok()?.to_string_lossy().into_owned()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -119,6 +135,20 @@ mod tests {
             ("plain \u{2713}\t\u{1b}[1mbold\n", "plain \u{2713}\t\u{1b}[1mbold\n"),
         ] {
             assert_eq!(printable(text), printed);
+        }
+    }
+
+    #[test]
+    fn a_folder_is_named_as_scopes_compare_it() {
+        let current = env::current_dir().expect("a folder").to_string_lossy().into_owned();
+        for (given, expected) in [
+            (None, current.clone()),
+            (Some("."), current.clone()),
+            (Some("src/.."), current.clone()),
+            (Some("not/there"), format!("{current}/not/there")),
+            (Some("/not/there"), "/not/there".to_owned()),
+        ] {
+            assert_eq!(workspace_or_current(given), Some(expected), "{given:?}");
         }
     }
 }

@@ -4,6 +4,7 @@
 //! It changes nothing that others see: its events are addressed to a session of its own, which it
 //! closes again.
 
+mod active;
 mod attached;
 mod binary;
 mod check;
@@ -11,10 +12,7 @@ mod client;
 mod daemon;
 mod mcp;
 mod round_trip;
-mod rules;
-mod sinks;
 mod sources;
-mod webhooks;
 
 use std::{cmp::Reverse, process::ExitCode};
 
@@ -90,10 +88,10 @@ fn checks(named: Option<&'static Kind>, context: &Context<'_>) -> Vec<Check> {
     }
     if is_up {
         checks.extend(attached::checks(&context.client));
-        checks.extend(rules::checks(context));
+        checks.extend(active::templates(context));
         checks.extend(sources::checks(&kinds, context));
-        checks.extend(sinks::checks(context));
-        checks.extend(webhooks::checks(context));
+        checks.extend(active::sinks(context));
+        checks.extend(active::webhooks(context));
         checks.push(mcp::check(&kinds, context));
         checks.extend(kinds.first().map(|kind| binary::time(kind, context.client.socket())));
         checks.extend(kinds.iter().map(|kind| round_trip::check(kind, &context.client)));

@@ -1,7 +1,5 @@
 //! `aside down`: stops the daemon of the state folder, and waits for its end.
 
-mod error;
-
 use std::{fs::File, io, path::Path};
 
 use rustix::{
@@ -9,10 +7,12 @@ use rustix::{
     process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal},
 };
 
-use super::{CliError, Context, running::running};
+use super::{
+    CliError, Context,
+    error::{DownError, STOP_SECONDS},
+    running::running,
+};
 use crate::daemon::{JOURNAL_FOLDER, LOCK_FILE};
-pub(super) use error::DownError;
-use error::STOP_SECONDS;
 
 pub(super) fn run(context: &mut Context<'_>) -> Result<(), CliError> {
     let state = context.state()?;

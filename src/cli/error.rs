@@ -3,21 +3,21 @@
 use std::{
     env, fmt,
     io::{self, IsTerminal, Write},
+    path::PathBuf,
     process::ExitCode,
+    time::Duration,
 };
 
 use hook::{client::ClientError, paths::PathsError};
 
-use super::{
-    down::DownError,
-    install::InstallError,
-    terminal::{one_line, prose_of_stderr, wants_colours},
-    up::UpError,
-};
 use crate::{
     api::{
         TokensError,
-        wire::error::{ErrorBody, ErrorView},
+        wire::{ErrorBody, ErrorView},
+    },
+    cli::{
+        install::InstallError,
+        terminal::{one_line, prose_of_stderr, wants_colours},
     },
     daemon::{DaemonError, backup::BackupError, maintenance::MaintenanceError},
 };
@@ -212,4 +212,89 @@ pub(super) fn refusal(status: u16, body: &[u8]) -> ErrorView {
         |_| ErrorView { field: None, message: format!("the daemon answered with HTTP status {status}") },
         |body: ErrorBody| body.error,
     )
+}
+
+/// Time limit of the daemon's start: it reads its journal first.
+pub(super) const READY_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Why the daemon does not run in the background.
+#[derive(Debug, thiserror::Error)]
+pub enum UpError {
+    /// A needed folder or file is not available.
+    #[error("{doing} {}", path.display())]
+    File {
+        /// The purpose.
+        doing: &'static str,
+        /// Its path.
+        path: PathBuf,
+        /// The cause.
+        source: io::Error,
+    },
+    /// Its process cannot be created or awaited.
+    #[error("{doing}")]
+    Process {
+        /// The purpose.
+        doing: &'static str,
+        /// The cause.
+        source: io::Error,
+    },
+    /// It ended before it was ready.
+    #[error("the daemon ended before it was ready; from {}:\n{last_lines}", log.display())]
+    Ended {
+        /// Its log.
+        log: PathBuf,
+        /// The last lines of the log.
+        last_lines: String,
+    },
+    /// It reported ready, and does not answer.
+    #[error("the daemon was ready and does not answer; {} may show the reason", log.display())]
+    Silent {
+        /// Its log.
+        log: PathBuf,
+    },
+    /// It is not ready yet.
+    #[error("the daemon is still starting after {} s; {} shows its progress", READY_TIMEOUT.as_secs(), log.display())]
+    Slow {
+        /// Its log.
+        log: PathBuf,
+    },
+}
+
+/// Time limit of the stop: twice the daemon's own limit.
+pub(super) const STOP_SECONDS: i64 = 10;
+
+/// Why a daemon was not stopped.
+#[derive(Debug, thiserror::Error)]
+pub enum DownError {
+    /// The lock of the state folder cannot be read, or does not identify its holder.
+    #[error("read {}", path.display())]
+    Lock {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The process cannot be signalled.
+    #[error("ask process {pid} to stop")]
+    Signal {
+        /// The process.
+        pid: i32,
+        /// Why.
+        source: io::Error,
+    },
+    /// Its lock file was deleted, and it does not answer.
+    #[error(
+        "a daemon holds the state folder {}, but its lock file was deleted and the socket does not answer: stop its process manually",
+        state.display()
+    )]
+    Unknown {
+        /// The state folder.
+        state: PathBuf,
+    },
+    /// It does not stop.
+    #[error("process {pid} did not stop within {STOP_SECONDS} s; its log may show the reason")]
+    Stays {
+        /// The process.
+        pid: i32,
+    },
 }

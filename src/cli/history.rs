@@ -6,7 +6,7 @@ use serde::de::Error;
 use serde_json::Value;
 
 use super::{
-    CliError, Context, doctor_probe,
+    CliError, Context,
     ids::{self, Names, ShortIds},
     parse,
     table::{Cell, Table},
@@ -147,7 +147,7 @@ fn read(args: &Args, session: Option<&str>, context: &Context<'_>) -> Result<Pag
 impl Args {
     /// Whether probes are left out: not with `--all`, a session, or the probes' source.
     fn leaves_out_probes(&self) -> bool {
-        !self.all && self.session.is_none() && self.source.as_deref() != Some(doctor_probe::SOURCE)
+        !self.all && self.session.is_none() && self.source.as_deref() != Some(ids::PROBE_SOURCE)
     }
 }
 
@@ -157,9 +157,8 @@ impl Page {
     }
 
     fn leave_out_probes(&mut self) {
-        self.events
-            .retain(|line| !line.view().is_ok_and(|event| doctor_probe::is_probe(event.session.as_deref())));
-        self.notifications.retain(|one| !doctor_probe::is_probe(one.session.as_deref()));
+        self.events.retain(|line| !line.view().is_ok_and(|event| ids::is_probe(event.session.as_deref())));
+        self.notifications.retain(|one| !ids::is_probe(one.session.as_deref()));
     }
 
     fn notifications_table(&self, names: &Names, context: &Context<'_>) -> Table {

@@ -9,13 +9,14 @@ use std::{collections::BTreeSet, ops::Bound, sync::Arc};
 
 use serde::de::DeserializeOwned;
 
-use super::{CliError, Context, doctor_probe, parse, terminal::one_line};
+use super::{CliError, Context, parse, terminal::one_line};
 
 use hook::client::percent_encode;
 
 use crate::api::wire::{
     history::{ClosedSession, ClosedSessionPage, EventLine, EventPage, NotificationPage, NotificationView},
     inbox::InboxList,
+    sources::{DOCTOR_AGENT, DOCTOR_SESSION},
     views::{SessionList, SessionView},
 };
 
@@ -284,7 +285,7 @@ pub(super) fn waiting(
 pub(super) fn of_history(text: &str, context: &Context<'_>) -> Result<Option<String>, CliError> {
     if text == LAST {
         let page: NotificationPage = get(context, &format!("/v1/notifications?limit={PROBES_MAX}"))?;
-        let is_real = |one: &NotificationView| !doctor_probe::is_probe(one.session.as_deref());
+        let is_real = |one: &NotificationView| !is_probe(one.session.as_deref());
         return Ok(page.notifications.into_iter().find(is_real).map(|newest| newest.id));
     }
     let notifications: NotificationPage = get(context, &format!("/v1/notifications?limit={LOOKED_THROUGH}"))?;
@@ -306,6 +307,15 @@ fn get<T: DeserializeOwned>(context: &Context<'_>, path: &str) -> Result<T, CliE
 /// Errors: the answer has an unexpected form.
 fn get_if_listed<T: DeserializeOwned + Default>(context: &Context<'_>, path: &str) -> Result<T, CliError> {
     context.ask(DOING, "GET", path, None).map_or_else(|_| Ok(T::default()), |body| parse(DOING, &body))
+}
+
+/// The source of a probe's event.
+pub(super) const PROBE_SOURCE: &str = "doctor";
+
+/// Whether this is the session of a round trip, which is hidden from the history by default.
+pub(super) fn is_probe(session: Option<&str>) -> bool {
+    let parts = session.and_then(|session| session.split_once('/'));
+    parts.is_some_and(|(parent, agent)| parent.starts_with(DOCTOR_SESSION) && agent == DOCTOR_AGENT)
 }
 
 #[cfg(test)]

@@ -2,7 +2,6 @@
 
 mod decision;
 mod pick;
-mod questions;
 
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -15,7 +14,7 @@ use super::{
 };
 use crate::api::wire::{inbox::InboxList, views::WaitingView};
 use decision::{Which, discuss, dismiss};
-use questions::asked;
+use pick::asked;
 
 const DOING: &str = "list the pending notifications";
 

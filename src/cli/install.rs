@@ -8,7 +8,6 @@ pub(super) mod accepted;
 mod edit;
 mod error;
 mod harness;
-mod outcome;
 pub(super) mod places;
 pub(super) mod plan;
 pub(super) mod settings;
@@ -24,7 +23,7 @@ use hook::paths::Paths;
 
 use super::{CliError, Context, of_harness::Of};
 pub(super) use error::InstallError;
-use outcome::Outcome;
+use plan::Outcome;
 pub(super) use settings::quoted;
 
 #[derive(Debug, clap::Args)]

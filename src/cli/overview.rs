@@ -9,8 +9,8 @@ use std::cmp::Reverse;
 use serde::de::DeserializeOwned;
 
 use super::{
-    CliError, Context, doctor_probe,
-    ids::{Names, ShortIds},
+    CliError, Context,
+    ids::{Names, ShortIds, is_probe},
     parse,
     sessions::{self, Sessions},
     sources,
@@ -119,7 +119,7 @@ fn delivered(names: &Names, context: &Context<'_>) -> String {
         .flat_map(|one| one.deliveries.iter().map(move |delivery| (one, delivery)))
         .filter(|(_, delivery)| matches!(&*delivery.state, "injected" | "confirmed"))
         .filter_map(|(one, delivery)| Some((one, delivery, delivery.session.as_deref()?)))
-        .filter(|(_, _, session)| !doctor_probe::is_probe(Some(session)))
+        .filter(|(_, _, session)| !is_probe(Some(session)))
         .collect();
     if delivered.is_empty() {
         return "no recent deliveries\n".to_owned();

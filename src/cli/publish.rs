@@ -25,7 +25,7 @@ use serde_json::{Map, Value, json};
 
 use super::{CliError, Context, absolute_folder, complain, ids, parse, refused, workspace_or_current};
 use crate::api::wire::{
-    error::ErrorView,
+    ErrorView,
     publish::{NumberedError, Published, ResultView, Results, Summary},
 };
 

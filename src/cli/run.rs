@@ -9,10 +9,6 @@
 //! `--watch`, on each change.
 
 mod child;
-mod command_line;
-mod last_lines;
-mod limited;
-mod pieces;
 mod plan;
 mod problems;
 mod publishing;
@@ -32,14 +28,12 @@ use uuid::Uuid;
 use super::{CliError, Context, ids, workspace_or_current};
 use journal::time::{Timestamp, duration_millis};
 
-use child::{Ending, Running, Sink};
-use command_line::command_line;
+use child::{Ending, Piece, Running, Sink, pieces};
 use hook::client::Client;
-use pieces::Piece;
 use plan::Plan;
 use problems::{Follower, Mode};
 use publishing::Publishing;
-use task::{Task, TaskScope};
+use task::{Task, TaskScope, command_line};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -96,7 +90,7 @@ fn run_with(
     plan.warnings.iter().for_each(|warning| publishing.warn(warning));
     let mode = if args.watch { Mode::Watch } else { Mode::AtEnd };
     let clock = stopwatch();
-    let (tap, pieces) = pieces::pieces();
+    let (tap, pieces) = pieces();
     let ran = thread::scope(|scope| {
         let starting = scope.spawn(|| publishing.publish_start());
         let is_read = !plan.is_empty();

@@ -7,17 +7,23 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use engine::words::counted;
+use hook::client::ClientError;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{
-    CliError, Context, overview, parse,
-    table::{self, Cell, Table},
-    terminal::Terminal,
-};
-use crate::api::wire::{
-    history::ProjectionView,
-    views::{DiskView, JournalView, NotificationCounts, StatusView, SubscriberCounts, TokenCounts},
+use crate::{
+    api::wire::{
+        history::ProjectionView,
+        views::{
+            DiskView, FailingView, JournalView, NotificationCounts, StatusView, SubscriberCounts, TokenCounts,
+        },
+    },
+    cli::{
+        CliError, Context, overview, parse,
+        table::{self, Cell, Table},
+        terminal::{Terminal, Tone, one_line},
+    },
+    harness::{kind::Kind, table::KINDS},
 };
 
 /// Displayed characters of the rules' hash; enough to notice a change.
@@ -219,6 +225,63 @@ fn up(millis: u64) -> String {
         (0, 0, _) => format!("{minutes}m {}s", seconds % 60),
         (0, _, _) => format!("{hours}h {}m", minutes % 60),
         _ => format!("{days}d {}h", hours % 24),
+    }
+}
+
+impl FailingView {
+    /// One line about it.
+    pub(super) fn text(&self, subscriber: &str, terminal: &Terminal) -> String {
+        let Self { file, line, message, times, last_at } = self;
+        let last = terminal.moment(last_at);
+        let line = line.map_or_else(String::new, |line| format!(":{line}"));
+        let often = if *times == 1 { format!("once, {last}") } else { format!("{times} times, last {last}") };
+        format!("{subscriber}: {file}{line} failed {often}: {}", one_line(message))
+    }
+}
+
+/// The part of the status that is read here, so that the rest may be of another version.
+#[derive(Deserialize)]
+struct Counted {
+    subscribers: BTreeMap<String, SubscriberCounts>,
+}
+
+/// One line per failure, by subscriber.
+///
+/// Errors: the daemon does not answer, or its answer has an unexpected form.
+pub(super) fn failing(context: &Context<'_>) -> Result<BTreeMap<String, Vec<String>>, CliError> {
+    let doing = "read the status";
+    let status: Counted = parse(doing, &context.ask(doing, "GET", "/v1/status", None)?)?;
+    let lines = |(id, own): (String, SubscriberCounts)| {
+        let lines: Vec<String> =
+            own.failing.iter().map(|failing| failing.text(&id, &context.terminal)).collect();
+        (!lines.is_empty()).then_some((id, lines))
+    };
+    Ok(status.subscribers.into_iter().filter_map(lines).collect())
+}
+
+/// The screen without a daemon: the commands, and what each does.
+fn how_to_start() -> String {
+    let install =
+        |kind: &Kind| (format!("aside install {}", kind.caps.name), format!("install it in {}", kind.title));
+    let plain = |command: &str, what: &str| (command.to_owned(), what.to_owned());
+    let steps = std::iter::once(plain("aside up", "start it in the background"))
+        .chain(KINDS.into_iter().map(install))
+        .chain([
+            plain("aside demo", "see what an agent receives, without a daemon"),
+            plain("aside --help", "every command"),
+        ]);
+    steps.map(|(command, what)| format!("  {command:25}   {what}\n")).collect()
+}
+
+/// Prints the screen, also without a daemon.
+pub(super) fn welcome(context: &mut Context<'_>) -> Result<(), CliError> {
+    match run(&Args::default(), context) {
+        Err(CliError::Client { source: ClientError::NoDaemon { socket, .. }, .. }) => {
+            let head = format!("no daemon runs at {}", one_line(&socket.display().to_string()));
+            let head = context.terminal.paint(Tone::Warning, &context.terminal.wrap(&head, 0, 2));
+            context.print(&format!("{head}\n\n{}", how_to_start()))
+        }
+        shown => shown,
     }
 }
 

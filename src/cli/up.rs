@@ -1,7 +1,5 @@
 //! `aside up`: starts the daemon in the background, unless one runs.
 
-mod error;
-
 use std::{
     env,
     fs::{self, File, OpenOptions},
@@ -23,6 +21,7 @@ use hook::{client::Client, paths::Paths};
 
 use super::{
     CliError, Context, down,
+    error::{READY_TIMEOUT, UpError},
     running::{Running, running},
 };
 use crate::{
@@ -32,8 +31,6 @@ use crate::{
     },
     harness::table::KINDS,
 };
-use error::READY_TIMEOUT;
-pub(super) use error::UpError;
 
 /// Number of checks of the socket, and the pause between them, for a daemon that another process
 /// has started.

@@ -8,14 +8,14 @@ use hook::client::percent_encode;
 use serde_json::{Value, value::RawValue};
 
 use super::{
-    CliError, Context, failing, history,
+    CliError, Context, history,
     ids::{self, Names},
-    parse,
+    parse, status,
     terminal::{self, Tone, one_line},
 };
 use crate::{
     api::wire::{
-        error::ErrorView,
+        ErrorView,
         event::EventView,
         history::{
             EventWithHistory, InjectionLine, LedgerLine, NamedInjections, NotificationView,
@@ -234,7 +234,7 @@ impl Page<'_, '_> {
         if subscribers.is_empty() {
             return Vec::new();
         }
-        match failing::lines(self.context) {
+        match status::failing(self.context) {
             Ok(lines) => {
                 let lines = subscribers.iter().filter_map(|id| lines.get(*id)).flatten();
                 lines.map(|line| format!("failing now: {line}")).collect()

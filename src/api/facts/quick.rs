@@ -4,7 +4,7 @@ use std::{cell::Cell, path::Path, sync::Arc};
 
 use engine::probe::{Entry, Facts, Fingerprint, Space, facts::ContentHash};
 
-use super::{Machine, loopback};
+use super::{Machine, QUICK_WITHIN, accepts};
 
 /// Most bytes that one look reads; hashing these takes less than a millisecond.
 const READ_BYTES_MAX: u64 = 256 * 1024;
@@ -88,7 +88,7 @@ impl Facts for Quick<'_> {
     }
 
     fn accepts(&self, port: u16) -> Option<bool> {
-        let found = loopback::accepts(port, loopback::QUICK_WITHIN);
+        let found = accepts(port, QUICK_WITHIN);
         self.has_left_out.set(self.has_left_out.get() || found.is_none());
         found
     }

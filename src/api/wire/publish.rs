@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::api::wire::error::ErrorView;
+use crate::api::wire::ErrorView;
 
 /// The header by which a publisher states the scope of events that name none.
 pub const SCOPE_HEADER: &str = "aside-scope";

@@ -11,7 +11,7 @@ use journal::time::short_duration;
 use serde::{Deserialize, Serialize};
 use toon::tokens;
 
-use crate::api::wire::{error::ErrorBody, harness::HarnessView, history::ProjectionView};
+use crate::api::wire::{ErrorBody, harness::HarnessView, history::ProjectionView};
 
 /// The status of the daemon.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -511,4 +511,64 @@ pub struct RefusedReloadView {
 pub struct SessionList {
     /// By id.
     pub sessions: Vec<SessionView>,
+}
+
+/// The subscribers of an event, and the open sessions in its scope.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
+pub struct MatchView {
+    /// The subscribers that take its type, by id.
+    pub subscribers: Vec<TakerView>,
+    /// The open sessions in its scope, the first 20. Without any, its notifications wait for the
+    /// next one.
+    pub sessions: Vec<String>,
+    /// Number of all those sessions.
+    pub session_count: usize,
+    /// The most similar known type, when no subscriber takes this one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nearest: Option<String>,
+}
+
+/// A subscriber that takes the event's type.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
+#[serde(default)]
+pub struct TakerView {
+    /// Its id.
+    pub subscriber: String,
+    /// `takes`, `resolves`, `filtered` or `off`.
+    pub verdict: String,
+    /// The filter key that refuses the event.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub filtered_by: Option<String>,
+}
+
+/// The permitted senders of webhooks.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
+pub struct SenderList {
+    /// In the order of their names.
+    pub senders: Vec<SenderView>,
+    /// TCP address for webhooks; absent if only the Unix socket takes them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub listens_on: Option<String>,
+}
+
+/// A permitted sender.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
+#[serde(default)]
+pub struct SenderView {
+    /// `github`, `gitlab`, `forgejo`, `standard` or `alertmanager`.
+    pub name: String,
+    /// Its path.
+    pub path: String,
+    /// Whether it signs; else it sends a token.
+    pub is_signed: bool,
+    /// The folder whose sessions get its events; all sessions if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub workspace: Option<String>,
+    /// Why the daemon cannot take its webhooks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
 }

@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 use super::Check;
 use crate::{
     api::wire::{
-        clients::{AttachedView, ClientsView, TroubleView},
+        harness::{AttachedView, ClientsView, TroubleView},
         views::{SessionList, SessionView},
     },
     cli::{of_harness::listed, terminal::one_line},

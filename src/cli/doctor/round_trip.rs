@@ -14,10 +14,12 @@ use hook::client::Client;
 use serde_json::json;
 use uuid::Uuid;
 
-use super::{Check, binary::hook_command};
 use crate::{
     api::wire::sources::{DOCTOR_AGENT as AGENT, DOCTOR_SESSION as SESSION},
-    cli::doctor_probe::SOURCE,
+    cli::{
+        doctor::{Check, binary::hook_command},
+        ids::PROBE_SOURCE,
+    },
     harness::kind::{Kind, MadeUp, RoundTrip},
 };
 
@@ -97,7 +99,7 @@ impl Way<'_> {
     fn try_out(&self) -> Result<usize, String> {
         let MadeUp { conversation: id, agent } = self.made_up;
         let event = json!({
-            "id": id, "type": EVENT_TYPE, "source": SOURCE, "session": format!("{id}/{agent}"),
+            "id": id, "type": EVENT_TYPE, "source": PROBE_SOURCE, "session": format!("{id}/{agent}"),
             "payload": { "tool_name": "doctor", "error_type": "none", "error_message": "a delivery test" },
         });
         let headers = [("content-type", "application/json")];

@@ -3,7 +3,7 @@
 use hook::client::percent_encode;
 
 use crate::{
-    api::wire::error::ErrorView,
+    api::wire::ErrorView,
     cli::{
         CliError, Context, ids,
         terminal::{Tone, one_line},

@@ -2,15 +2,12 @@
 
 use dialoguer::{Select, console::Term, theme::SimpleTheme};
 
-use super::{
-    decision::{Which, discuss, dismiss},
-    questions::asked,
-};
 use crate::{
     api::wire::{inbox::InboxList, views::WaitingView},
     cli::{
         CliError, Context,
         ids::{self, Names, ShortIds},
+        inbox::decision::{Which, discuss, dismiss},
         parse,
         terminal::one_line,
     },
@@ -101,6 +98,15 @@ fn choose(one: &WaitingView, context: &mut Context<'_>) -> Result<Choice, CliErr
 fn pick<T: std::fmt::Display>(prompt: &str, lines: &[T], at: usize) -> Result<Option<usize>, CliError> {
     let select = Select::with_theme(&SimpleTheme).with_prompt(prompt).items(lines).default(at).report(false);
     select.interact_on_opt(&Term::stdout()).map_err(CliError::Ask)
+}
+
+/// The line about questions that wait for the user's answer; empty if there is none.
+pub(super) fn asked(questions: usize) -> String {
+    match questions {
+        0 => String::new(),
+        1 => "1 question waits for your answer: aside answer\n".to_owned(),
+        count => format!("{count} questions wait for your answer: aside answer\n"),
+    }
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::super::{Context, terminal::one_line};
-use crate::api::wire::matching::{MatchView, TakerView};
+use crate::api::wire::views::{MatchView, TakerView};
 
 /// Time limit of the request; the event is published in any case.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);

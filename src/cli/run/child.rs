@@ -6,15 +6,20 @@
 //! [`QUIET`], or when more has arrived than the child can have left.
 
 use std::{
+    collections::VecDeque,
     ffi::OsString,
     io::{self, IsTerminal, Read, Write},
     os::unix::process::ExitStatusExt,
     process::{Child, Command, ExitStatus, Stdio},
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc::SyncSender},
+    sync::{
+        Arc, Condvar, Mutex, MutexGuard, PoisonError,
+        mpsc::{Receiver, SyncSender, sync_channel},
+    },
     thread,
     time::Duration,
 };
 
+use engine::event::{clean_text, terminal_line};
 use rustix::{
     io::Errno,
     process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid},
@@ -25,7 +30,6 @@ use signal_hook::{
     low_level::signal_name,
 };
 
-use super::{last_lines::LastLines, pieces::Piece};
 use crate::capability::problem::collector::Stream;
 
 /// How long a pipe may be silent after the child's exit. On a busy machine the last output may be
@@ -233,6 +237,68 @@ fn pass(
     output.changed.notify_all();
 }
 
+/// Most queued pieces of output, of at most 64 KiB each; the command waits when the queue is full.
+const PIECES_MAX: usize = 64;
+
+/// Input from the command.
+#[derive(Debug)]
+pub(super) enum Piece {
+    /// A piece of output.
+    Output(Stream, Vec<u8>),
+    /// The end.
+    End,
+}
+
+/// Creates the queue of pieces.
+pub(super) fn pieces() -> (SyncSender<Piece>, Receiver<Piece>) {
+    sync_channel(PIECES_MAX)
+}
+
+/// Most kept lines.
+const LINES_MAX: usize = 20;
+/// Most kept characters. A longer last line is kept alone, as cut by [`clean_text`].
+const CHARS_MAX: usize = 2_000;
+/// Kept bytes of raw output, so that enough lines remain without escapes and progress bars.
+const RAW_BYTES_MAX: usize = 32 * 1024;
+
+/// Collects output and keeps its end.
+#[derive(Debug, Default)]
+pub(super) struct LastLines {
+    raw: VecDeque<u8>,
+    is_cut: bool,
+}
+
+impl LastLines {
+    pub(super) fn push(&mut self, chunk: &[u8]) {
+        let start = chunk.len().saturating_sub(RAW_BYTES_MAX);
+        self.raw.extend(chunk.get(start..).expect("a start within the chunk"));
+        let excess = self.raw.len().saturating_sub(RAW_BYTES_MAX);
+        self.raw.drain(..excess);
+        self.is_cut |= start > 0 || excess > 0;
+    }
+
+    /// The last lines, without escapes and trailing empty lines, joined by newlines.
+    pub(super) fn text(&self) -> String {
+        let raw: Vec<u8> = self.raw.iter().copied().collect();
+        let text = String::from_utf8_lossy(&raw);
+        let whole = match text.split_once('\n') {
+            Some((_, whole)) if self.is_cut => whole,
+            _ => &text,
+        };
+        let mut lines: VecDeque<String> = VecDeque::new();
+        let mut chars = 0;
+        for line in whole.trim_end().rsplit('\n') {
+            let line = clean_text(&terminal_line(line.as_bytes())).trim_end().to_owned();
+            chars += line.chars().count() + 1;
+            if lines.len() == LINES_MAX || (chars > CHARS_MAX && !lines.is_empty()) {
+                break;
+            }
+            lines.push_front(line);
+        }
+        Vec::from(lines).join("\n")
+    }
+}
+
 #[cfg(test)]
 pub(super) mod tests {
     use std::io::BufRead;
@@ -312,5 +378,48 @@ pub(super) mod tests {
         assert_eq!(running.wait().expect("status").code(), Some(9));
         assert_eq!(running.finish_output(), "ready");
         assert_eq!(*running.target.lock().expect("lock"), None);
+    }
+
+    fn shown(output: &[u8]) -> String {
+        let mut lines = LastLines::default();
+        output.chunks(7).for_each(|chunk| lines.push(chunk));
+        lines.text()
+    }
+
+    #[test]
+    fn the_end_is_what_a_terminal_would_show() {
+        for (output, expected) in [
+            (&b""[..], ""),
+            (b"one\ntwo\n\n", "one\ntwo"),
+            (b"no newline", "no newline"),
+            (b"\x1b[1mbold\x1b[0m\r\nplain\r\n", "bold\nplain"),
+            (b" 10%\r 50%\r100%\ndone\n", "100%\ndone"),
+            (b"10%\r\x1b[K100%\nspin |\x08/\x08\x08: ok\n", "100%\nspin: ok"),
+            (b"not \xff text\n", "not \u{fffd} text"),
+        ] {
+            assert_eq!(shown(output), expected, "{output:?}");
+        }
+    }
+
+    #[test]
+    fn only_so_many_lines_and_characters_are_kept() {
+        let numbered: String = (1..=30).map(|number| format!("{number}\n")).collect();
+        let expected: Vec<String> = (11..=30).map(|number| number.to_string()).collect();
+        assert_eq!(shown(numbered.as_bytes()), expected.join("\n"));
+
+        let wide = format!("{}\n", "x".repeat(600)).repeat(10);
+        assert_eq!(shown(wide.as_bytes()).lines().count(), 3);
+
+        let endless = shown("y".repeat(100_000).as_bytes());
+        assert!(endless.starts_with("yyy") && endless.ends_with("chars]"), "{endless}");
+    }
+
+    #[test]
+    fn line_with_lost_beginning_is_omitted() {
+        let output = format!("{}\nlast\n", "z".repeat(RAW_BYTES_MAX));
+        assert_eq!(shown(output.as_bytes()), "last");
+        let mut at_once = LastLines::default();
+        at_once.push(output.as_bytes());
+        assert_eq!(at_once.text(), "last");
     }
 }

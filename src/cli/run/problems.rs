@@ -13,9 +13,8 @@ use std::{
 use serde_json::Value;
 
 use super::{
-    limited::{READ_WAIT_MAX, within},
-    pieces::Piece,
-    plan::Plan,
+    child::Piece,
+    plan::{Plan, READ_WAIT_MAX, within},
     publishing::Publishing,
     task::Task,
 };

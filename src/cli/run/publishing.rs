@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::task::{Task, TaskScope};
 use crate::{
     api::wire::{
-        error::ErrorView,
+        ErrorView,
         publish::{Results, SCOPE_HEADER, SCOPE_OF_CALLER},
     },
     cli::{error::refusal, terminal::one_line},

@@ -1,21 +1,34 @@
-//! Detects that the client which started this process has ended.
+//! The client that started this process: its kind, its folder, the contents of its session file, and
+//! when it has ended.
 //!
-//! There are three signs, none of which is always present: the output pipe has no reader; an
+//! There are three signs of its end, none of which is always present: the output pipe has no reader; an
 //! ancestor process ended; this process got another parent. A client starts its monitor through a
 //! shell, which outlives a killed client, so ancestors are watched up to the first one that is not
 //! a shell.
 
 use std::{
+    env,
     io::{self, PipeReader},
     os::fd::{AsFd, OwnedFd},
+    path::{Path, PathBuf},
 };
 
+use hook::{client::percent_encode, harness::header};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     process::{Pid, PidfdFlags, getppid, pidfd_open},
 };
 
-use crate::{capability::source::process::stat, harness::process::Process};
+use crate::{
+    capability::source::process::stat,
+    cli::client_program,
+    daemon::regular_file,
+    harness::{
+        kind::Kind,
+        kind::{FILE_BYTES_MAX, SessionFile},
+        process::Process,
+    },
+};
 
 /// Poll interval of the parent where its end cannot be awaited, in seconds.
 const LOOK_SECONDS: i64 = 2;
@@ -77,4 +90,43 @@ fn parents() -> (Vec<OwnedFd>, Option<Process>) {
         next = i32::try_from(stat.parent).ok().and_then(Pid::from_raw);
     }
     (found, None)
+}
+
+/// A running client.
+pub(super) struct StartedBy {
+    kind: &'static Kind,
+    process: Process,
+    /// The folder of its files.
+    folder: Option<PathBuf>,
+}
+
+impl StartedBy {
+    /// The client of this kind with this process.
+    pub(super) fn find(kind: &'static Kind, process: Option<Process>) -> Option<Self> {
+        process.map(|process| Self { kind, process, folder: client_program::folder(kind) })
+    }
+
+    /// The client's current session file: its session may differ from the one in which it started
+    /// this process.
+    pub(super) fn session_file(&self) -> Option<SessionFile> {
+        let files = self.kind.files.sessions.as_ref()?;
+        let path = (files.path)(self.folder.as_deref()?, self.process.pid);
+        (files.parse)(&regular_file::read(&path, FILE_BYTES_MAX).ok()?, self.process)
+    }
+
+    /// The client's facts for the daemon, as further query parameters.
+    pub(super) fn facts(&self, file: Option<&SessionFile>) -> String {
+        let mut facts = format!("&harness={}&pid={}", self.kind.caps.name, self.process.pid);
+        let project = self.kind.variables.forwarded_as(header::PROJECT).and_then(|name| env::var(name).ok());
+        let project = project.filter(|project| project.starts_with('/'));
+        let current = || env::current_dir().ok().and_then(|folder| folder.to_str().map(str::to_owned));
+        let works_in = project.or_else(|| file.and_then(|file| file.cwd.clone())).or_else(current);
+        let folder = self.folder.as_deref().and_then(Path::to_str).map(str::to_owned);
+        for (name, value) in [("workspace", works_in), ("client_folder", folder)] {
+            if let Some(value) = value {
+                facts.push_str(&format!("&{name}={}", percent_encode(&value)));
+            }
+        }
+        facts
+    }
 }
