@@ -3,12 +3,9 @@
 //! A hook reports no problem to its client, so problems are counted here, in memory and from the
 //! daemon's start.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Mutex, PoisonError},
-};
+use std::sync::{Mutex, PoisonError};
 
-use engine::event::clean_text;
+use engine::{event::clean_text, sorted::SortedMap};
 use journal::time::Timestamp;
 
 use crate::api::wire::harness::TroubleView;
@@ -23,7 +20,7 @@ const TROUBLE_CHARS_MAX: usize = 200;
 
 /// Hook input that could not be used.
 #[derive(Debug, Default)]
-pub(crate) struct HookTroubles(Mutex<BTreeMap<String, Trouble>>);
+pub(crate) struct HookTroubles(Mutex<SortedMap<String, Trouble>>);
 
 #[derive(Debug)]
 struct Trouble {
@@ -62,7 +59,8 @@ impl HookTroubles {
         if troubles.len() >= TROUBLES_MAX && !troubles.contains_key(&kind) {
             OTHER.clone_into(&mut kind);
         }
-        let trouble = troubles.entry(kind).or_insert(Trouble { count: 0, last: String::new(), last_at: now });
+        let trouble =
+            troubles.get_or_insert_with(kind, || Trouble { count: 0, last: String::new(), last_at: now });
         trouble.count = trouble.count.saturating_add(1);
         trouble.last = short(said);
         trouble.last_at = now;
@@ -70,7 +68,7 @@ impl HookTroubles {
 
     pub(super) fn views(&self) -> Vec<TroubleView> {
         let troubles = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let show = |(kind, trouble): (&String, &Trouble)| TroubleView {
+        let show = |(kind, trouble): &(String, Trouble)| TroubleView {
             kind: kind.clone(),
             count: trouble.count,
             last: trouble.last.clone(),

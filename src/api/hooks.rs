@@ -1,6 +1,6 @@
 //! Hook calls of harnesses: stdin in, stdout out. `harness` parses and writes the bytes.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::time::Duration;
 
 use axum::{
     body::Body,
@@ -15,6 +15,7 @@ use engine::{
     exchange::Exchange,
     ledger::ConfirmedBy,
     records::Records,
+    sorted::SortedSet,
 };
 
 #[cfg(test)]
@@ -141,7 +142,7 @@ async fn check_actor(
     identity: Option<IdentifiedBy<'_>>,
     call: &mut HookCall,
 ) -> Result<(), ApiError> {
-    let observed: BTreeSet<SessionId> =
+    let observed: SortedSet<SessionId> =
         call.observe.iter().filter_map(|event| event.session.clone()).collect();
     match &mut call.then {
         Then::Exchange(exchange) | Then::BeforeTool(exchange) | Then::Prompt(exchange) => {

@@ -2,13 +2,12 @@
 //! yet.
 
 use std::{
-    collections::BTreeMap,
     sync::{Arc, Mutex, PoisonError, atomic::AtomicUsize},
     time::Duration,
 };
 
 use dashmap::{DashMap, DashSet};
-use engine::{call::Call, event::SessionId, notification::InjectionPoint};
+use engine::{call::Call, event::SessionId, notification::InjectionPoint, sorted::SortedMap};
 
 use crate::{
     api::{
@@ -47,7 +46,7 @@ pub(crate) struct Looks {
     /// Looks that finished after their exchange; at most one per session.
     late: DashMap<SessionId, LateLook>,
     /// The folders with such looks.
-    slow: Mutex<BTreeMap<Arc<str>, Slow>>,
+    slow: Mutex<SortedMap<Arc<str>, Slow>>,
 }
 
 /// Looks in a folder that finished after their exchange.
@@ -76,7 +75,7 @@ impl Looks {
             if slow.len() >= SLOW_FOLDERS_MAX && !slow.contains_key(folder) {
                 slow.pop_first();
             }
-            let slow = slow.entry(Arc::clone(folder)).or_default();
+            let slow = slow.get_or_default(Arc::clone(folder));
             *slow = Slow { count: slow.count + 1, took: look.took };
         }
         if self.late.len() >= LATE_SESSIONS_MAX {

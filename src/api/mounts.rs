@@ -5,11 +5,12 @@
 //! kernel reports a change; that check is one system call per look.
 
 use std::{
-    collections::BTreeSet,
     fs::File,
     io::{self, Read},
     sync::{Mutex, PoisonError},
 };
+
+use engine::sorted::SortedSet;
 
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
@@ -45,7 +46,7 @@ struct Found {
     /// Mount points that may block, outside of the system folders.
     foreign: Vec<Vec<u8>>,
     /// The devices of local file systems.
-    local_devices: BTreeSet<u64>,
+    local_devices: SortedSet<u64>,
 }
 
 impl Mounts {

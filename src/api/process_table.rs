@@ -1,12 +1,12 @@
 //! The process of each session.
 
 use std::{
-    collections::{BTreeSet, HashSet},
+    collections::HashSet,
     sync::atomic::{AtomicU64, Ordering},
 };
 
 use dashmap::{DashMap, DashSet};
-use engine::event::SessionId;
+use engine::{event::SessionId, sorted::SortedSet};
 use tokio::sync::Notify;
 
 use crate::{capability::source::process::running, harness::process::Process};
@@ -23,9 +23,9 @@ const OUTSIDE_MAX: usize = 1_024;
 pub(crate) struct Processes {
     by_session: DashMap<SessionId, Process>,
     /// The sessions of each process in `by_session`.
-    by_process: DashMap<Process, BTreeSet<SessionId>>,
+    by_process: DashMap<Process, SortedSet<SessionId>>,
     /// The sessions without a known process that a process below this client opened.
-    opened: DashMap<Process, BTreeSet<SessionId>>,
+    opened: DashMap<Process, SortedSet<SessionId>>,
     /// How often a process became that of a session.
     clients: AtomicU64,
     /// Processes that belong to no session, nor does one above them; with the value of `clients` for

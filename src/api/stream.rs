@@ -4,12 +4,7 @@
 //! An event stream reads the journal from its own cursor, so a slow client loses no events and
 //! delays no other client. Both streams end when the daemon stops.
 
-use std::{
-    borrow::Cow,
-    collections::{BTreeSet, VecDeque},
-    convert::Infallible,
-    sync::Arc,
-};
+use std::{borrow::Cow, collections::VecDeque, convert::Infallible, sync::Arc};
 
 use axum::{
     extract::State,
@@ -28,6 +23,7 @@ use engine::{
         FieldError,
         names::{read_name, read_workspace},
     },
+    sorted::SortedSet,
 };
 use futures_util::stream;
 use journal::{ReadError, Reader, record::Record};
@@ -118,7 +114,7 @@ pub(crate) async fn events(
         filter,
         ready: VecDeque::new(),
         access,
-        withheld: BTreeSet::new(),
+        withheld: SortedSet::new(),
         history: History::Unread,
         _place: place,
     };
@@ -188,7 +184,7 @@ struct Tail {
     ready: VecDeque<Ready>,
     access: Access,
     /// The sessions of events in `ready` that the client may not read.
-    withheld: BTreeSet<SessionId>,
+    withheld: SortedSet<SessionId>,
     /// Whether it was read for the events in `ready`.
     history: History,
     _place: OwnedSemaphorePermit,
@@ -238,7 +234,7 @@ impl Tail {
 
     /// Encodes the next events, if there are any.
     fn read(&mut self) -> Result<(), ReadError> {
-        (self.withheld, self.history) = (BTreeSet::new(), History::Unread);
+        (self.withheld, self.history) = (SortedSet::new(), History::Unread);
         let mut bytes = 0;
         for found in self.reader.next_batch(READ_RECORDS_MAX)?.iter() {
             if bytes > READY_BYTES_MAX {

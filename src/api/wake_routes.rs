@@ -4,16 +4,13 @@
 //! the turn that it starts leases them, so a wake that gets lost loses nothing, and is repeated by
 //! the next route. The token of a socket is kept only here, in memory.
 
-use std::{
-    collections::BTreeMap,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
 };
 
 use dashmap::{DashMap, DashSet};
-use engine::{event::SessionId, io::Pending, session::WakeKind};
+use engine::{event::SessionId, io::Pending, session::WakeKind, sorted::SortedMap};
 use journal::time::Timestamp;
 use tokio::sync::{Notify, mpsc, oneshot};
 
@@ -241,7 +238,7 @@ impl WakeRoutes {
         let monitors = self.attached.iter().map(|entry| (entry.key().clone(), WakeRoute::Monitor));
         let sockets = self.sockets.iter().map(|entry| (entry.key().clone(), WakeRoute::MessageSocket));
         // A session with both is woken through its monitor.
-        let routes: BTreeMap<SessionId, WakeRoute> = sockets.chain(monitors).collect();
+        let routes: SortedMap<SessionId, WakeRoute> = sockets.chain(monitors).collect();
         let shown = |(session, route): (SessionId, WakeRoute)| AttachedView {
             session: session.to_string(),
             wake_route: route.as_str().to_owned(),

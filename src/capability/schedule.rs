@@ -18,7 +18,7 @@
 
 pub mod source;
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use croner::{Cron, errors::CronError};
 use jiff::{Zoned, tz::TimeZone};
@@ -28,6 +28,7 @@ use serde_json::json;
 use engine::{
     event::{Event, Severity},
     settings::{Entries, Entry, Keys, entry_folder, entry_name, entry_text},
+    sorted::SortedMap,
 };
 
 /// The greatest age at which a missed time is published late; an older one is no longer useful.
@@ -72,7 +73,7 @@ pub struct Plan {
 pub struct Planner {
     /// When the previous daemon was last alive; only the first plan uses it.
     alive: Option<Timestamp>,
-    seen: BTreeMap<Arc<str>, (Cron, Timestamp)>,
+    seen: SortedMap<Arc<str>, (Cron, Timestamp)>,
 }
 
 impl Schedule {
@@ -127,7 +128,7 @@ impl Due {
 impl Planner {
     /// Starts after a daemon that was last alive at `alive`; [`Timestamp::ZERO`] if there was none.
     pub fn new(alive: Timestamp) -> Self {
-        Self { alive: (alive > Timestamp::ZERO).then_some(alive), seen: BTreeMap::new() }
+        Self { alive: (alive > Timestamp::ZERO).then_some(alive), seen: SortedMap::new() }
     }
 
     /// The times that are due at `now`, by the wall clock, which may have been set in either

@@ -1,11 +1,9 @@
 //! `aside journal`: checks and repairs the files of the journal, without a request to the daemon.
 
-use std::collections::BTreeSet;
-
 use clap::Subcommand;
 
 use super::{CliError, Context};
-use engine::{event::Seq, words::counted};
+use engine::{event::Seq, sorted::SortedSet, words::counted};
 use journal::{RepairMode, Verified};
 
 use crate::daemon::maintenance::{self, MaintenanceError};
@@ -68,7 +66,7 @@ fn report_rules(wrong: &[String]) -> String {
     wrong.iter().map(|sentence| format!("{sentence}; {advice}\n")).collect()
 }
 
-fn report_skipped(skipped: &BTreeSet<Seq>) -> String {
+fn report_skipped(skipped: &SortedSet<Seq>) -> String {
     let sentence = |seq: &Seq| {
         format!(
             "record {seq}: a start skipped it, because it cannot be read or the daemon crashed on it; another build of the program tries it again\n"

@@ -2,8 +2,7 @@
 
 mod words;
 
-use std::collections::BTreeSet;
-
+use engine::sorted::SortedSet;
 use hook::client::percent_encode;
 use serde_json::{Value, value::RawValue};
 
@@ -221,7 +220,7 @@ impl Page<'_, '_> {
             let at = terminal.paint(Tone::Dim, &at);
             text.push_str(&format!("  {at}  {}\n", terminal.wrap(&words, begin, begin)));
         }
-        let concerned: BTreeSet<&str> =
+        let concerned: SortedSet<&str> =
             history.iter().filter_map(|line| line.subscriber.as_deref()).collect();
         for line in self.failing(&concerned) {
             text.push_str(&format!("\n{}", self.line(0, &line)));
@@ -230,7 +229,7 @@ impl Page<'_, '_> {
     }
 
     /// Current failures of these subscribers, or why they are not known.
-    fn failing(&self, subscribers: &BTreeSet<&str>) -> Vec<String> {
+    fn failing(&self, subscribers: &SortedSet<&str>) -> Vec<String> {
         if subscribers.is_empty() {
             return Vec::new();
         }

@@ -9,13 +9,14 @@
 //! it. The backup then has all rules that the journal names. The API token is left out.
 
 use std::{
-    collections::BTreeSet,
     ffi::OsStr,
     fs,
     io::{self, Read},
     os::unix::fs::OpenOptionsExt,
     path::{Component, Path, PathBuf},
 };
+
+use engine::sorted::SortedSet;
 
 use tar::{Archive, Builder, EntryType, Header};
 
@@ -129,7 +130,7 @@ fn write(state: &Path, files: &DirFiles, path: &Path) -> Result<Kept, BackupErro
         last = part.last().0;
         segments += 1;
     }
-    let known: BTreeSet<PathBuf> = rules.iter().map(|(path, _)| path.clone()).collect();
+    let known: SortedSet<PathBuf> = rules.iter().map(|(path, _)| path.clone()).collect();
     let newer = open_together(&state.join(RULES))?.into_iter().filter(|(path, _)| !known.contains(path));
     rules.extend(newer);
     add_files(&mut tar, RULES, rules)?;

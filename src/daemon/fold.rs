@@ -3,7 +3,7 @@
 //! Recovery and live operation both use [`Fold::apply`]; they differ only in how they handle the
 //! outputs.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::sync::Arc;
 
 use super::{look_ahead::LookAhead, rules::RulesStore};
 use engine::{
@@ -13,6 +13,7 @@ use engine::{
     notes::Notes,
     records::{self, RecordError, RecordInput, Skip, SkipDecision},
     snapshot::Damaged,
+    sorted::SortedSet,
 };
 use journal::{Reader, Record, time::Timestamp};
 
@@ -62,7 +63,7 @@ impl Fold {
     /// Starts the use of later records: an exchange of an earlier process then releases the same
     /// notifications as it did then. `until` is the last record of the earlier processes. `reader`
     /// is at the next record; `skipped` records are not applied.
-    pub fn look_ahead(&mut self, reader: Reader, until: Seq, skipped: BTreeSet<Seq>) {
+    pub fn look_ahead(&mut self, reader: Reader, until: Seq, skipped: SortedSet<Seq>) {
         self.ahead = Some(LookAhead::new(reader, until, skipped));
     }
 

@@ -3,12 +3,13 @@
 //! A replay needs the release before it applies the exchange. So a second reader runs ahead of the
 //! first, from the exchange to its release. Without exchanges no record is read twice.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use engine::{
     event::Seq,
     exchange::{Release, ReleaseRecord},
     records::{self, RecordInput},
+    sorted::SortedSet,
 };
 use journal::Reader;
 
@@ -29,14 +30,14 @@ pub(super) struct LookAhead {
     /// The newest exchange whose release was read; the releases of earlier exchanges are written
     /// before it.
     newest: Seq,
-    skipped: BTreeSet<Seq>,
+    skipped: SortedSet<Seq>,
     has_failed: bool,
 }
 
 impl LookAhead {
     /// Reads with `reader`, which is at or before the first exchange; `skipped` records are not
     /// applied.
-    pub(super) fn new(reader: Reader, until: Seq, skipped: BTreeSet<Seq>) -> Self {
+    pub(super) fn new(reader: Reader, until: Seq, skipped: SortedSet<Seq>) -> Self {
         Self { reader, until, releases: BTreeMap::new(), newest: Seq::ZERO, skipped, has_failed: false }
     }
 
@@ -122,7 +123,7 @@ mod tests {
     #[test]
     fn look_ahead_finds_the_release_of_each_exchange() {
         let journal = journal(30_000, &[(3, 2), (9_000, 7), (9_001, 8), (29_000, 28_000)]);
-        let mut ahead = LookAhead::new(journal.read_from(Seq(1)), Seq(30_000), BTreeSet::new());
+        let mut ahead = LookAhead::new(journal.read_from(Seq(1)), Seq(30_000), SortedSet::new());
         let nothing = Release::Recorded(None);
         for (exchange, expected) in [
             (2, recorded(2)),
@@ -141,7 +142,7 @@ mod tests {
     #[test]
     fn look_ahead_reads_from_exchange_to_release_only() {
         let journal = journal(40_000, &[(20_001, 20_000), (20_003, 20_002)]);
-        let mut ahead = LookAhead::new(journal.read_from(Seq(1)), Seq(40_000), BTreeSet::new());
+        let mut ahead = LookAhead::new(journal.read_from(Seq(1)), Seq(40_000), SortedSet::new());
         assert!(!ahead.is_skipped(Seq(7)));
         assert_eq!(ahead.reader.position(), Seq(1));
         assert_eq!(ahead.release_of(Seq(20_000)), recorded(20_000));

@@ -1,6 +1,6 @@
 //! Offline maintenance of a state folder: verifying and repairing its journal.
 
-use std::{collections::BTreeSet, io, path::Path, sync::Arc};
+use std::{io, path::Path, sync::Arc};
 
 pub use super::lock::{UnreleasedError, refuse_unreleased};
 use super::{
@@ -13,6 +13,7 @@ use super::{
 use engine::{
     event::Seq,
     records::{self, Skip, SkipDecision},
+    sorted::SortedSet,
 };
 use journal::{
     self, Record, RepairError, RepairMode, Repaired, Tombstone, Verified, VerifyError, files::DirFiles,
@@ -54,8 +55,8 @@ pub enum MaintenanceError {
 /// Reads the whole journal in `state`, which a daemon may be writing; changes nothing.
 ///
 /// Shape: what was found, and the valid records that starts leave out.
-pub fn verify(state: &Path) -> Result<(Verified, BTreeSet<Seq>), MaintenanceError> {
-    let mut skipped = BTreeSet::new();
+pub fn verify(state: &Path) -> Result<(Verified, SortedSet<Seq>), MaintenanceError> {
+    let mut skipped = SortedSet::new();
     let mut read = |record: &Record<'_>| {
         let Some(Skip { record, decision, .. }) = skip_of(*record) else { return };
         match decision {

@@ -6,7 +6,7 @@
 //! died. The requests that wait for answers are gone. Their released notifications are leased, and
 //! the leases expire as usual.
 
-use std::{cell::Cell, collections::BTreeSet, fmt, ops::ControlFlow, path::Path, sync::Arc, time::Duration};
+use std::{cell::Cell, fmt, ops::ControlFlow, path::Path, sync::Arc, time::Duration};
 
 use super::{
     clock::{Clock, clock_fn, monotonic_now},
@@ -23,6 +23,7 @@ use engine::{
     event::{Event, Seq},
     notes::Notes,
     records,
+    sorted::SortedSet,
 };
 use journal::time::Timestamp;
 use journal::{
@@ -72,7 +73,7 @@ pub(super) struct Recovered {
     /// The projection's file, if it is usable; `fold` has the notes that it lacks, if they are few.
     pub(super) projected: Option<Writer>,
     /// The skipped records.
-    pub(super) skipped: BTreeSet<Seq>,
+    pub(super) skipped: SortedSet<Seq>,
     /// When the previous daemon was last alive according to the journal; [`Timestamp::ZERO`] if
     /// there was none.
     pub(super) ended_at: Timestamp,

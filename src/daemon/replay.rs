@@ -4,7 +4,7 @@
 use std::{
     any::Any,
     cell::Cell,
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     io,
     ops::ControlFlow,
     panic::{AssertUnwindSafe, catch_unwind},
@@ -24,6 +24,7 @@ use engine::{
     event::{Event, Seq, codec},
     notes::Notes,
     records::{self, Records},
+    sorted::SortedSet,
 };
 use journal::{Journal, OpenError, ReadError, Reader, Record};
 
@@ -123,7 +124,7 @@ pub struct Followed {
     /// The events of the engine that are still to be published.
     pub outbox: Vec<Event>,
     /// The skipped records.
-    pub skipped: BTreeSet<Seq>,
+    pub skipped: SortedSet<Seq>,
 }
 
 /// Why the replay stopped.
@@ -136,7 +137,7 @@ enum Stopped {
 
 /// What a replay leaves out and where it ends.
 struct Within<'a> {
-    skipped: &'a BTreeSet<Seq>,
+    skipped: &'a SortedSet<Seq>,
     /// Ends the replay, unless it is the journal's head.
     until: Option<Seq>,
     before: &'a Before<'a>,
@@ -182,7 +183,8 @@ impl Replay<'_> {
             let within = Within { skipped: skipped.records(), until: None, before: &before };
             match self.try_follow(fold, &within) {
                 Ok((fold, reader, outbox)) => {
-                    for seq in retried.difference(&skipped.records().clone()) {
+                    let skipped_again = skipped.records().clone();
+                    for seq in retried.iter().filter(|seq| !skipped_again.contains(*seq)) {
                         self.record_taken_back(*seq, &mut skipped);
                     }
                     let ended = attempt.map_or(Ok(()), Attempt::end);
@@ -219,7 +221,7 @@ impl Replay<'_> {
 
     /// Takes back the skips of other builds, and returns the state from which these records can be
     /// applied. Without such a state the skips stay.
-    fn take_back(&self, fold: Fold, skipped: &mut Skipped) -> (Fold, BTreeSet<Seq>) {
+    fn take_back(&self, fold: Fold, skipped: &mut Skipped) -> (Fold, SortedSet<Seq>) {
         let mut retried = skipped.of_other_builds(self.build);
         let Some(first) = retried.first().copied() else { return (fold, retried) };
         let earlier = if first > fold.applied {
@@ -251,7 +253,7 @@ impl Replay<'_> {
     ///
     /// A record may only be where an earlier event takes effect, as its batch closes or an exchange
     /// releases it.
-    fn culprit(&self, begin: Seq, seq: Seq, kind: u8, skipped: &BTreeSet<Seq>) -> Option<Seq> {
+    fn culprit(&self, begin: Seq, seq: Seq, kind: u8, skipped: &SortedSet<Seq>) -> Option<Seq> {
         let goes_on_without = |events: &[Seq]| {
             let skipped = skipped.iter().chain(events).copied().collect();
             let within = Within { skipped: &skipped, until: Some(seq), before: self.before };

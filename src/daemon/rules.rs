@@ -10,7 +10,6 @@
 
 use std::{
     cell::OnceCell,
-    collections::{BTreeMap, BTreeSet},
     error::Error,
     fs,
     io::{self, Write},
@@ -22,6 +21,7 @@ use std::{
 use engine::{
     records::{self, RecordInput},
     rules::CompiledRules,
+    sorted::{SortedMap, SortedSet},
 };
 use journal::{Journal, ReadError};
 
@@ -256,14 +256,14 @@ impl RulesStore {
     }
 
     /// The texts of all readable packs, by their SHA-256.
-    fn packed(&self) -> BTreeMap<String, String> {
+    fn packed(&self) -> SortedMap<String, String> {
         let files = paths_in(&self.folder).unwrap_or_default();
         let packs = files.iter().filter_map(|path| name_of(path).filter(|(_, kind)| *kind == PACK));
         packs.filter_map(|(hash, _)| self.pack(hash).ok()).flatten().collect()
     }
 
     /// The texts of one pack.
-    fn pack(&self, hash: &str) -> Result<BTreeMap<String, String>, RulesError> {
+    fn pack(&self, hash: &str) -> Result<SortedMap<String, String>, RulesError> {
         let bytes = self.read(hash, PACK)?;
         serde_json::from_slice(&bytes)
             .map_err(|source| RulesError::Bundle { path: self.path(hash, PACK), source: source.into() })
@@ -359,8 +359,8 @@ impl RulesStore {
     /// lists; returns how many files were deleted.
     ///
     /// Errors: the folder cannot be listed, or a file cannot be deleted.
-    fn collect(&self, named: &BTreeSet<Arc<str>>) -> io::Result<usize> {
-        let texts: BTreeSet<String> = named
+    fn collect(&self, named: &SortedSet<Arc<str>>) -> io::Result<usize> {
+        let texts: SortedSet<String> = named
             .iter()
             .filter_map(|hash| self.read(hash, BUNDLE).ok())
             .flat_map(|bundle| Sources::texts_of_bundle(&bundle).collect::<Vec<_>>())
@@ -400,15 +400,15 @@ impl RulesStore {
 
 /// The texts of `files` as a pack.
 fn pack(files: &[&SourceFile]) -> String {
-    let texts: BTreeMap<&str, &str> = files.iter().map(|file| (file.text.sha256(), &*file.text)).collect();
+    let texts: SortedMap<&str, &str> = files.iter().map(|file| (file.text.sha256(), &*file.text)).collect();
     serde_json::to_string(&texts).expect("strings are JSON")
 }
 
 /// The hashes that the records of `journal` name; `None` when its first record is not of rules.
-fn named_in(journal: &Journal) -> Result<Option<BTreeSet<Arc<str>>>, CollectError> {
+fn named_in(journal: &Journal) -> Result<Option<SortedSet<Arc<str>>>, CollectError> {
     let first = journal.stored()?.first;
     let mut reader = journal.read_from(first);
-    let (mut named, mut next) = (BTreeSet::new(), first);
+    let (mut named, mut next) = (SortedSet::new(), first);
     loop {
         let batch = reader.next_batch(BATCH_RECORDS_MAX)?;
         if batch.is_empty() {
@@ -484,13 +484,13 @@ mod tests {
         let second = store.keep(&sources(600)).expect("kept");
         assert_eq!(names(state.path()).len(), 6, "a bundle and one text more");
         assert_eq!(store.count().expect("listed"), 2);
-        let named = BTreeSet::from([Arc::from(second.as_str())]);
+        let named = SortedSet::from([Arc::from(second.as_str())]);
         assert_eq!(store.collect(&named).expect("collected"), 2);
         assert!(store.load(&first).is_err());
         assert_eq!(store.load(&second).expect("there").rules.subscribers.len(), 1);
         assert_eq!(names(state.path()).len(), 4);
         assert_eq!(
-            store.collect(&BTreeSet::new()).expect("collected"),
+            store.collect(&SortedSet::new()).expect("collected"),
             4,
             "the pack goes with the last of them"
         );

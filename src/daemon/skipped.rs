@@ -6,7 +6,6 @@
 //! journal is read once, and the list is written again.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
     fs,
     io::{self, Write},
     os::unix::fs::OpenOptionsExt,
@@ -16,6 +15,7 @@ use std::{
 use engine::{
     event::Seq,
     records::{self, RecordInput, Skip, SkipDecision},
+    sorted::{SortedMap, SortedSet},
 };
 use journal::{Journal, ReadError, Record};
 
@@ -27,10 +27,10 @@ const FILE_NAME: &str = "skipped";
 pub(super) struct Skipped {
     path: PathBuf,
     /// The positions of the `skipped` records; the file has them as a JSON array.
-    places: BTreeSet<Seq>,
-    records: BTreeSet<Seq>,
+    places: SortedSet<Seq>,
+    records: SortedSet<Seq>,
     /// The build that skipped each of them.
-    by: BTreeMap<Seq, Box<str>>,
+    by: SortedMap<Seq, Box<str>>,
 }
 
 impl Skipped {
@@ -59,22 +59,22 @@ impl Skipped {
     }
 
     fn none(path: PathBuf) -> Self {
-        Self { path, places: BTreeSet::new(), records: BTreeSet::new(), by: BTreeMap::new() }
+        Self { path, places: SortedSet::new(), records: SortedSet::new(), by: SortedMap::new() }
     }
 
     /// The skipped records.
-    pub(super) fn records(&self) -> &BTreeSet<Seq> {
+    pub(super) fn records(&self) -> &SortedSet<Seq> {
         &self.records
     }
 
     /// The skipped records, by value.
-    pub(super) fn into_records(self) -> BTreeSet<Seq> {
+    pub(super) fn into_records(self) -> SortedSet<Seq> {
         self.records
     }
 
     /// Those that a program of another build than `build` skipped.
-    pub(super) fn of_other_builds(&self, build: &str) -> BTreeSet<Seq> {
-        self.by.iter().filter(|(_, by)| &***by != build).map(|(record, _)| *record).collect()
+    pub(super) fn of_other_builds(&self, build: &str) -> SortedSet<Seq> {
+        self.by.iter().filter(|(_, by)| **by != *build).map(|(record, _)| *record).collect()
     }
 
     /// Applies a record again, until [`Self::add`].
@@ -110,7 +110,7 @@ impl Skipped {
 
     /// Reads the list and the records it refers to; `None` when there is no list of `journal`.
     fn read_listed(&mut self, journal: &Journal) -> Option<()> {
-        let mut places: BTreeSet<Seq> = serde_json::from_slice(&fs::read(&self.path).ok()?).ok()?;
+        let mut places: SortedSet<Seq> = serde_json::from_slice(&fs::read(&self.path).ok()?).ok()?;
         let mut oldest = Seq::ZERO;
         for place in &places {
             match journal.read_at(*place) {

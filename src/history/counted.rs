@@ -1,7 +1,6 @@
 //! Counts by source and type of event: events, deliveries, and the cost of the deliveries.
 
-use std::collections::BTreeMap;
-
+use engine::sorted::SortedMap;
 use rusqlite::{OptionalExtension, params};
 
 use super::{
@@ -29,7 +28,7 @@ pub struct Limits {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Counted {
     /// By source and type.
-    pub counts: BTreeMap<(String, String), Count>,
+    pub counts: SortedMap<(String, String), Count>,
     /// Start of the counts.
     pub since: Timestamp,
     /// Whether `since` is later than requested, because there were too many.
@@ -90,7 +89,7 @@ impl View<'_> {
             (read, oldest) = (read + 1, rows::time(row.get(2)?));
             if oldest >= counted.since {
                 let count = Count { events: 1, last_at: Some(oldest), ..Count::default() };
-                counted.counts.entry((row.get(0)?, row.get(1)?)).or_default().add(&count);
+                counted.counts.get_or_default((row.get(0)?, row.get(1)?)).add(&count);
             }
         }
         // An event's own time may be long before its publication.
@@ -111,7 +110,7 @@ impl View<'_> {
         let mut found = statement.query(params![since, of_doctor(), limit])?;
         while let Some(row) = found.next()? {
             let count = Count { delivered: 1, tokens: from_sql(row.get(2)?), ..Count::default() };
-            counted.counts.entry((row.get(0)?, row.get(1)?)).or_default().add(&count);
+            counted.counts.get_or_default((row.get(0)?, row.get(1)?)).add(&count);
         }
         Ok(())
     }

@@ -6,11 +6,7 @@
 //! record by record and output by output. At the end the producers publish all unanswered events
 //! again, and every event must be delivered once.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    path::Path,
-    sync::LazyLock,
-};
+use std::{collections::BTreeMap, path::Path, sync::LazyLock};
 
 use aside::daemon::{fold::Fold, rules::RulesStore};
 use engine::{
@@ -20,6 +16,7 @@ use engine::{
     ledger::{ConfirmedBy, LedgerEntry},
     notification::InjectionPoint,
     records::{self, RecordInput},
+    sorted::SortedSet,
 };
 use journal::{
     AppendError, Level, Record, RecordBuf, RecordKind,
@@ -78,10 +75,10 @@ struct Workload {
 }
 
 /// The recovered state: number of records, its act, and the position covered by a snapshot.
-type Beginnings = BTreeSet<(usize, usize, Seq)>;
+type Beginnings = SortedSet<(usize, usize, Seq)>;
 
 /// The subscribers that accounted for each event, by event id.
-type Delivered = BTreeMap<String, BTreeSet<String>>;
+type Delivered = BTreeMap<String, SortedSet<String>>;
 
 static WORKLOAD: LazyLock<Workload> = LazyLock::new(Workload::new);
 
@@ -241,7 +238,7 @@ impl Run {
     /// # Panics
     /// If a subscriber accounted for an event twice, or a notification was made twice.
     fn delivered(&self) -> Delivered {
-        let (mut ids, mut known) = (BTreeMap::new(), BTreeSet::new());
+        let (mut ids, mut known) = (BTreeMap::new(), SortedSet::new());
         for found in self.daemon.disk().records() {
             if found.kind.0 == records::EVENT {
                 let event = codec::decode(&found.body).expect("an event");
@@ -250,7 +247,7 @@ impl Run {
                 ids.insert(found.seq, id);
             }
         }
-        let (mut delivered, mut made) = (Delivered::new(), BTreeSet::new());
+        let (mut delivered, mut made) = (Delivered::new(), SortedSet::new());
         let mut tell = |seq: &Seq, subscriber: &str| {
             let is_first = delivered.entry(ids[seq].clone()).or_default().insert(subscriber.to_owned());
             assert!(is_first, "{} ends twice in {subscriber}", ids[seq]);
@@ -347,7 +344,7 @@ impl Workload {
         let (disk, _) = Disk::open(&files, SEGMENT_BYTES, self.rules()).expect("nothing fails yet");
         files.set_faults(faults);
         let Interrupted { act, synced, written, error } = self.make_calls(&disk);
-        let mut known = BTreeSet::new();
+        let mut known = SortedSet::new();
         let Some(error) = error else {
             // The failed operation belonged to a snapshot.
             return self.restart(&files.after_power_loss(synced.0), act, synced, &mut known);
@@ -392,7 +389,7 @@ impl Workload {
     /// The first exchange among `records` that released something in the run without a cut, and
     /// that was cut off before its answer.
     fn unanswered(&self, records: &[RecordBuf]) -> Option<Seq> {
-        let released = |records: &[RecordBuf]| -> BTreeSet<Seq> {
+        let released = |records: &[RecordBuf]| -> SortedSet<Seq> {
             let records = records.iter().filter(|record| record.kind == RecordKind(records::RELEASED));
             let exchange =
                 |found: &RecordBuf| match records::decode(records::RELEASED, found.seq, &found.body) {
@@ -409,7 +406,7 @@ impl Workload {
     fn live_on(&self, disk: Disk, from_snapshot: Fold, records: &[RecordBuf], act: usize) {
         let mut fold = Fold::new(RulesStore::new(self.rules()));
         let last = records.last().map_or(Seq::ZERO, |last| last.seq);
-        fold.look_ahead(disk.journal.read_from(Seq(1)), last, BTreeSet::new());
+        fold.look_ahead(disk.journal.read_from(Seq(1)), last, SortedSet::new());
         let mut seen = Seen::default();
         let unanswered = self.unanswered(records);
         for found in records {
@@ -437,7 +434,7 @@ impl Workload {
             run.act(timed).expect("nothing fails");
         }
         let delivered = run.delivered();
-        let ids: BTreeSet<&String> = delivered.keys().chain(self.delivered.keys()).collect();
+        let ids: SortedSet<&String> = delivered.keys().chain(self.delivered.keys()).collect();
         let differs = |id: &&String| delivered.get(*id) != self.delivered.get(*id);
         let differing: Vec<_> = ids
             .into_iter()
@@ -463,7 +460,7 @@ impl Workload {
 
     /// Cuts at each point, and checks a kill and every variant of a power loss there.
     fn cut_everywhere(&self, count: u64, cut: impl Fn(u64) -> Faults) {
-        let mut known = BTreeSet::new();
+        let mut known = SortedSet::new();
         for at in 1..=count {
             let files = MemoryFiles::new();
             files.set_faults(cut(at));
@@ -475,7 +472,7 @@ impl Workload {
             self.restart(&files.after_kill(), act, written, &mut known);
         }
         assert!(known.len() > 30, "{} beginnings are too few to mean much", known.len());
-        let snapshots: BTreeSet<&Seq> = known.iter().map(|(_, _, applied)| applied).collect();
+        let snapshots: SortedSet<&Seq> = known.iter().map(|(_, _, applied)| applied).collect();
         assert!(snapshots.len() > 4, "{} snapshots are too few to mean much", snapshots.len());
     }
 }
@@ -500,7 +497,7 @@ fn operations() -> journal::memory::Operations {
 #[test]
 fn the_workload_has_something_of_everything() {
     let Workload { records, delivered, outputs, .. } = &*WORKLOAD;
-    let kinds: BTreeSet<u8> = records.iter().map(|found| found.kind.0).collect();
+    let kinds: SortedSet<u8> = records.iter().map(|found| found.kind.0).collect();
     assert_eq!(
         kinds.len(),
         9,

@@ -26,6 +26,7 @@ use engine::{
     io::RequestId,
     ledger::LedgerEntry,
     records::{self, RecordInput},
+    sorted::SortedSet,
 };
 use journal::{Journal, JournalSettings, files::DirFiles, time::Timestamp};
 use rustix::process::{Pid, Signal, kill_process};
@@ -309,7 +310,7 @@ fn replay(home: &Home) -> Replayed {
     let opened = Journal::open(Arc::new(files), settings, clock, &|_| None).expect("a sound journal");
     let mut reader = opened.journal.read_from(Seq(1));
     let mut fold = Fold::new(RulesStore::new(&home.state()));
-    fold.look_ahead(opened.journal.read_from(Seq(1)), opened.last_seq, BTreeSet::new());
+    fold.look_ahead(opened.journal.read_from(Seq(1)), opened.last_seq, SortedSet::new());
     let (mut replayed, mut carriers) = (Replayed::default(), BTreeMap::new());
     while fold.applied < opened.last_seq {
         for found in reader.next_batch(1_000).expect("readable").iter() {

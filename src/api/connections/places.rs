@@ -6,7 +6,6 @@
 //! first; so clients that hold connections never block one that sends.
 
 use std::{
-    collections::BTreeMap,
     future,
     sync::{
         Arc, Mutex, PoisonError,
@@ -14,6 +13,8 @@ use std::{
     },
     time::Duration,
 };
+
+use engine::sorted::SortedMap;
 
 use tokio::{
     sync::{Notify, OwnedSemaphorePermit, Semaphore},
@@ -39,7 +40,7 @@ const NOT_WAITING: u64 = 0;
 #[derive(Debug)]
 pub(super) struct Places {
     permits: Arc<Semaphore>,
-    open: Arc<Mutex<BTreeMap<u64, Arc<Waits>>>>,
+    open: Arc<Mutex<SortedMap<u64, Arc<Waits>>>>,
     opened: u64,
     /// Number of waits that began on this listener; each wait gets its own number.
     wait_numbers: Arc<AtomicU64>,
@@ -50,7 +51,7 @@ pub(super) struct Places {
 pub(super) struct Place {
     number: u64,
     waits: Arc<Waits>,
-    open: Arc<Mutex<BTreeMap<u64, Arc<Waits>>>>,
+    open: Arc<Mutex<SortedMap<u64, Arc<Waits>>>>,
     _permit: OwnedSemaphorePermit,
 }
 

@@ -1,6 +1,6 @@
 //! The tools: arguments and results. Their definitions are in `tools.json`.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use axum::http::StatusCode;
 use rmcp::model::Tool;
@@ -14,6 +14,7 @@ use engine::{
     notification::InjectionPoint,
     request::{FieldError, hint},
     sink::question::Awaited,
+    sorted::SortedMap,
     watch::Watch,
 };
 use journal::time::{Timestamp, short_duration};
@@ -122,7 +123,7 @@ async fn notify(call: &Called<'_>) -> Result<String, ApiError> {
 /// `choices`.
 pub(super) fn check_notify(arguments: &str) -> Result<bool, FieldError> {
     // What is no object is refused by the request.
-    let given: BTreeMap<String, Option<IgnoredAny>> = serde_json::from_str(arguments).unwrap_or_default();
+    let given: SortedMap<String, Option<IgnoredAny>> = serde_json::from_str(arguments).unwrap_or_default();
     let is_known = |key: &str| NOTIFY_KEYS.contains(&key) || ADDED_KEYS.contains(&key);
     if let Some(key) = given.keys().find(|key| !is_known(key)) {
         let message = format!("unknown field; {}", hint(key, &NOTIFY_KEYS));

@@ -3,11 +3,9 @@
 //! A task wakes at events in the file's folder, and when a matched line is due to be published. It
 //! polls only where changes are not reported, as on a network mount.
 
-use std::{
-    collections::BTreeSet, convert::Infallible, io, ops::ControlFlow, path::Path, sync::Arc, time::Duration,
-};
+use std::{convert::Infallible, io, ops::ControlFlow, path::Path, sync::Arc, time::Duration};
 
-use engine::{event::Event, settings::Entry};
+use engine::{event::Event, settings::Entry, sorted::SortedSet};
 use tokio::{
     sync::{Notify, watch},
     task::JoinError,
@@ -114,7 +112,7 @@ impl Following {
 impl Following {
     /// Every file to follow, with its entry.
     fn wanted(&self, logs: &[Log], open: &inputs::OpenFolders) -> Vec<(Log, Place)> {
-        let names: BTreeSet<&str> = logs.iter().map(Entry::name).collect();
+        let names: SortedSet<&str> = logs.iter().map(Entry::name).collect();
         self.troubles.keep(Self::NAME, &names);
         let mut wanted = Vec::new();
         for log in logs {

@@ -7,12 +7,7 @@
 #[cfg(test)]
 mod tests;
 
-use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
-    mem,
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::VecDeque, mem, sync::Arc, time::Duration};
 
 use serde_json::Value;
 
@@ -23,7 +18,10 @@ use super::{
     server::{Need, Server},
     switch::{Kind, Settings},
 };
-use engine::event::{Event, SessionId};
+use engine::{
+    event::{Event, SessionId},
+    sorted::{SortedMap, SortedSet},
+};
 use journal::time::Timestamp;
 
 use crate::capability::problem::{Change, Origin};
@@ -135,8 +133,8 @@ pub struct Fleet {
     settings: Settings,
     /// The id of this process.
     pid: u32,
-    places: BTreeMap<PlaceId, Place>,
-    runs: BTreeMap<RunId, Run>,
+    places: SortedMap<PlaceId, Place>,
+    runs: SortedMap<RunId, Run>,
     next_run: RunId,
     events: u64,
     actions: VecDeque<Action>,
@@ -151,10 +149,10 @@ struct Place {
     state: State,
     failures: u32,
     /// Files that a new run opens, with their last writers.
-    open: BTreeMap<Arc<str>, Writer>,
+    open: SortedMap<Arc<str>, Writer>,
     /// Sessions that wrote since a run was last quiet, and their files. A run that ends before it
     /// is quiet leaves them to the next one.
-    writers: BTreeMap<Writer, BTreeSet<String>>,
+    writers: SortedMap<Writer, SortedSet<String>>,
     /// Whether a run was quiet after their writes: its later findings are still attributed to
     /// them.
     has_settled: bool,
@@ -190,13 +188,14 @@ impl Place {
         if mem::take(&mut self.has_settled) {
             self.writers.clear();
         }
-        let files = self.writers.entry(writer.clone()).or_default();
+        let files = self.writers.get_or_default(writer.clone());
         files.insert(path.to_string());
         if files.len() > OPEN_MAX {
             files.retain(|file| self.open.contains_key(&**file));
         }
         if self.writers.len() > SESSIONS_MAX
-            && let Some(other) = self.writers.keys().find(|other| *other != writer).cloned()
+            && let Some(other) =
+                self.writers.iter().map(|(other, _)| other).find(|other| *other != writer).cloned()
         {
             self.writers.remove(&other);
         }
@@ -214,8 +213,8 @@ impl Fleet {
         Self {
             settings,
             pid,
-            places: BTreeMap::new(),
-            runs: BTreeMap::new(),
+            places: SortedMap::new(),
+            runs: SortedMap::new(),
             next_run: 1,
             events: 0,
             actions: VecDeque::new(),
@@ -248,11 +247,12 @@ impl Fleet {
         let Write { writer, path, root, kind } = write;
         let id = (root, kind);
         self.make_room(&id);
-        let place = self.places.entry(id.clone()).or_default();
+        let place = self.places.get_or_default(id.clone());
         place.needed_at = now;
         place.open.insert(Arc::clone(&path), writer.clone());
         if place.open.len() > OPEN_MAX
-            && let Some(other) = place.open.keys().find(|other| **other != path).cloned()
+            && let Some(other) =
+                place.open.iter().map(|(other, _)| other).find(|other| **other != path).cloned()
         {
             place.open.remove(&other);
         }
@@ -361,7 +361,7 @@ impl Fleet {
 
     /// Performs due actions.
     pub fn advance(&mut self, now: Timestamp) {
-        let due = |(id, place): (&PlaceId, &Place)| match place.state {
+        let due = |(id, place): &(PlaceId, Place)| match place.state {
             State::Failed(at) if at <= now => Some(id.clone()),
             State::Failed(_) | State::Stopped | State::Running(_) | State::GivenUp => None,
         };
@@ -442,7 +442,7 @@ impl Fleet {
     /// Collects messages for the servers, and their findings.
     fn collect(&mut self, now: Timestamp) {
         let mut found = Vec::new();
-        for (id, run) in &mut self.runs {
+        for (id, run) in self.runs.iter_mut() {
             let need = run.server.advance(now);
             while let Some(message) = run.server.next_message() {
                 self.actions.push_back(Action::Send { run: *id, message });

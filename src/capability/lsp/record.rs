@@ -7,10 +7,13 @@
 //! other sessions' writes are attributed to those sessions. A record outlives the runs of its
 //! server, so a new run's findings are compared with earlier ones.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use super::Writer;
-use engine::event::SessionId;
+use engine::{
+    event::SessionId,
+    sorted::{SortedMap, SortedSet},
+};
 use journal::time::Timestamp;
 
 use crate::capability::problem::{Change, Problem, Problems};
@@ -33,7 +36,7 @@ type Counts = BTreeMap<Key, u32>;
 pub struct Record {
     /// The last findings; `None` before the first.
     last: Option<Counts>,
-    sessions: BTreeMap<SessionId, Known>,
+    sessions: SortedMap<SessionId, Known>,
     rounds: u64,
 }
 
@@ -66,7 +69,7 @@ impl Record {
     pub fn settle(
         &mut self,
         mut found: Vec<Problem>,
-        writers: &BTreeMap<Writer, BTreeSet<String>>,
+        writers: &SortedMap<Writer, SortedSet<String>>,
         now: Timestamp,
     ) -> Vec<(Writer, Change)> {
         found.sort_by(|one, other| {
@@ -94,7 +97,7 @@ impl Record {
     }
 
     /// Records a session's write; `before` are the errors at its first write.
-    fn note(&mut self, writer: &Writer, files: &BTreeSet<String>, before: Counts) {
+    fn note(&mut self, writer: &Writer, files: &SortedSet<String>, before: Counts) {
         let is_new = !self.sessions.contains_key(&writer.session);
         if is_new && self.sessions.len() >= SESSIONS_MAX {
             let oldest = self.sessions.iter().min_by_key(|(_, known)| known.wrote_in);
@@ -102,7 +105,7 @@ impl Record {
                 self.sessions.remove(&oldest);
             }
         }
-        let known = self.sessions.entry(writer.session.clone()).or_insert_with(|| Known {
+        let known = self.sessions.get_or_insert_with(writer.session.clone(), || Known {
             writer: writer.clone(),
             before,
             problems: Problems::default(),
@@ -160,7 +163,7 @@ fn counted(found: &[Problem]) -> Counts {
 }
 
 /// The errors in other files.
-fn outside_of(files: &BTreeSet<String>, counts: &Counts) -> Counts {
+fn outside_of(files: &SortedSet<String>, counts: &Counts) -> Counts {
     let is_other = |(file, ..): &Key| file.as_ref().is_none_or(|file| !files.contains(file));
     counts.iter().filter(|(key, _)| is_other(key)).map(|(key, count)| (key.clone(), *count)).collect()
 }
@@ -192,12 +195,12 @@ mod tests {
     }
 
     /// Parses `session:file` entries, separated by commas.
-    fn writers(text: &str) -> BTreeMap<Writer, BTreeSet<String>> {
-        let mut writers: BTreeMap<Writer, BTreeSet<String>> = BTreeMap::new();
+    fn writers(text: &str) -> SortedMap<Writer, SortedSet<String>> {
+        let mut writers: SortedMap<Writer, SortedSet<String>> = SortedMap::new();
         for text in text.split(',').map(str::trim).filter(|text| !text.is_empty()) {
             let (session, file) = text.split_once(':').expect("session:file");
             let writer = Writer { session: SessionId::new(session), workspace: None };
-            writers.entry(writer).or_default().insert(file.to_owned());
+            writers.get_or_default(writer).insert(file.to_owned());
         }
         writers
     }

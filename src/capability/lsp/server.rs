@@ -11,11 +11,13 @@ mod quiet;
 mod tests;
 
 use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
+    collections::VecDeque,
     hash::{DefaultHasher, Hash, Hasher},
     sync::Arc,
     time::Duration,
 };
+
+use engine::sorted::{SortedMap, SortedSet};
 
 use serde_json::{Value, json};
 
@@ -48,15 +50,15 @@ pub struct Server {
     phase: Phase,
     /// Whether it supports requests for diagnostics, and for symbols.
     offers: Offers,
-    asked: BTreeMap<u64, Asked>,
+    asked: SortedMap<u64, Asked>,
     next_id: u64,
-    documents: BTreeMap<Arc<str>, Document>,
+    documents: SortedMap<Arc<str>, Document>,
     /// Its pushed findings, by file; files without findings are omitted.
-    pushed: BTreeMap<Arc<str>, Vec<Problem>>,
+    pushed: SortedMap<Arc<str>, Vec<Problem>>,
     /// Later findings about an older version of a document. Errors missing here are gone: many
     /// servers do not repeat findings that are the same for the next version. New errors here are
     /// not returned.
-    stale: BTreeMap<Arc<str>, Vec<Problem>>,
+    stale: SortedMap<Arc<str>, Vec<Problem>>,
     busy: Busy,
     /// Time of the last change that may affect its findings.
     active_at: Timestamp,
@@ -157,11 +159,11 @@ impl Server {
         let mut server = Self {
             phase: Phase::Starting { heard_at: now },
             offers: Offers::default(),
-            asked: BTreeMap::new(),
+            asked: SortedMap::new(),
             next_id: 0,
-            documents: BTreeMap::new(),
-            pushed: BTreeMap::new(),
-            stale: BTreeMap::new(),
+            documents: SortedMap::new(),
+            pushed: SortedMap::new(),
+            stale: SortedMap::new(),
             busy: Busy::default(),
             active_at: now,
             is_dirty: false,
@@ -480,8 +482,8 @@ impl Server {
     }
 
     fn pull(&mut self, now: Timestamp) {
-        let mut wanted = BTreeSet::new();
-        for (path, document) in &mut self.documents {
+        let mut wanted = SortedSet::new();
+        for (path, document) in self.documents.iter_mut() {
             if document.news == News::ToBeAsked {
                 document.news = News::Awaited;
                 wanted.insert((Arc::clone(path), document.version));
@@ -508,7 +510,7 @@ impl Server {
         let place = |problem: &Problem| {
             Some((problem.file.clone(), problem.line, problem.code.clone().filter(|code| !code.is_empty())?))
         };
-        let places: BTreeSet<_> = problems.iter().filter_map(place).collect();
+        let places: SortedSet<_> = problems.iter().filter_map(place).collect();
         let pulled = self.documents.values().flat_map(|document| &document.pulled);
         let is_new = |problem: &&Problem| place(problem).is_none_or(|place| !places.contains(&place));
         problems.extend(pulled.filter(is_new).cloned());

@@ -13,7 +13,6 @@ pub mod writes;
 mod tests;
 
 use std::{
-    collections::BTreeMap,
     convert::Infallible,
     env, fs,
     io::{self, Read},
@@ -45,7 +44,7 @@ use crate::{
     },
     daemon::{program::Programs, tasks::run_blocking},
 };
-use engine::event::Event;
+use engine::{event::Event, sorted::SortedMap};
 use journal::time::Timestamp;
 
 /// Largest file that is sent to a server, in bytes. Larger ones are ignored.
@@ -155,12 +154,12 @@ impl Servers {
 /// The processes, and the fingerprints of the files sent to them.
 struct Desk {
     fleet: Fleet,
-    processes: BTreeMap<RunId, Process>,
+    processes: SortedMap<RunId, Process>,
     tasks: JoinSet<()>,
     heard: mpsc::Receiver<(RunId, Heard)>,
     /// Full while this source is busy: then servers wait.
     hear: mpsc::Sender<(RunId, Heard)>,
-    seen: BTreeMap<(RunId, Arc<str>), Fingerprint>,
+    seen: SortedMap<(RunId, Arc<str>), Fingerprint>,
     programs: Arc<Programs>,
     out: Outlet,
 }
@@ -187,11 +186,11 @@ impl Desk {
         let (hear, heard) = mpsc::channel(HEARD_MAX);
         Self {
             fleet: Fleet::new(settings, std::process::id()),
-            processes: BTreeMap::new(),
+            processes: SortedMap::new(),
             tasks: JoinSet::new(),
             heard,
             hear,
-            seen: BTreeMap::new(),
+            seen: SortedMap::new(),
             programs,
             out,
         }

@@ -1,8 +1,11 @@
 //! The settings in `[sources.lsp]`: whether servers are started, and which.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
-use engine::settings::{Form, Keys};
+use engine::{
+    settings::{Form, Keys},
+    sorted::SortedMap,
+};
 
 /// How long an unused server keeps running.
 const IDLE: Duration = Duration::from_secs(10 * 60);
@@ -22,7 +25,7 @@ pub struct Settings {
     /// How long an unused one keeps running.
     pub idle: Duration,
     /// The servers, by the names of their tables.
-    pub servers: BTreeMap<Arc<str>, Arc<Kind>>,
+    pub servers: SortedMap<Arc<str>, Arc<Kind>>,
 }
 
 /// One kind of server.
@@ -122,9 +125,8 @@ impl Settings {
     /// The kind of server for a file, by its name; the first one by name.
     pub fn kind_of(&self, path: &str) -> Option<(&Arc<str>, &Arc<Kind>)> {
         let name = path.rsplit('/').next().unwrap_or(path);
-        self.servers
-            .iter()
-            .find(|(_, kind)| kind.can_run() && kind.files.iter().any(|files| files.matches(name)))
+        let runs = |kind: &Kind| kind.can_run() && kind.files.iter().any(|files| files.matches(name));
+        self.servers.iter().find(|(_, kind)| runs(kind)).map(|(name, kind)| (name, kind))
     }
 }
 

@@ -6,7 +6,6 @@
 //! reports, as for a network mount.
 
 use std::{
-    collections::BTreeSet,
     convert::Infallible,
     fs::{self, DirEntry, File, FileType, Metadata},
     io::{self, Read},
@@ -38,7 +37,7 @@ use crate::capability::{
         values::changes,
     },
 };
-use engine::{event::Event, hash::first_64_bits, settings::Entry};
+use engine::{event::Event, hash::first_64_bits, settings::Entry, sorted::SortedSet};
 use journal::time::Timestamp;
 
 /// Most searches: entries times folders of open sessions.
@@ -90,7 +89,7 @@ impl Searching {
     /// All searches of the entries.
     fn wanted(&self, settings: &outside::Settings, open: &inputs::OpenFolders) -> Vec<Search> {
         let entries = &settings.paths.list;
-        let names: BTreeSet<&str> = entries.iter().map(Entry::name).collect();
+        let names: SortedSet<&str> = entries.iter().map(Entry::name).collect();
         self.troubles.keep(Self::NAME, &names);
         let mut wanted = Vec::new();
         for entry in entries.iter() {
@@ -191,7 +190,7 @@ impl Task {
                 now,
                 looked: Looked::default(),
                 folders: 0,
-                targets: BTreeSet::new(),
+                targets: SortedSet::new(),
                 read: 0,
             };
             look.walk(|folder| folders.add(folder, &who))?;
@@ -227,7 +226,7 @@ struct Look<'a> {
     looked: Looked,
     folders: usize,
     /// The folders of the targets of links.
-    targets: BTreeSet<PathBuf>,
+    targets: SortedSet<PathBuf>,
     /// Bytes read so far.
     read: u64,
 }

@@ -1,13 +1,12 @@
 //! Collects the problems in the output of a command.
 
-use std::collections::BTreeMap;
-
 use super::{
     Level, Problem,
     format::{Cargo, DOCUMENT_BYTES_MAX, Format, GoTest},
     lines::Lines,
     matcher::Matcher,
 };
+use engine::sorted::SortedMap;
 
 /// Most kept problems of one tool; further ones are dropped.
 const PROBLEMS_MAX: usize = 2_000;
@@ -45,7 +44,7 @@ struct Formats {
 pub struct Collector {
     stdout: Reader,
     stderr: Reader,
-    found: BTreeMap<String, Vec<Problem>>,
+    found: SortedMap<String, Vec<Problem>>,
 }
 
 impl Collector {
@@ -107,7 +106,7 @@ impl Collector {
 
     /// Adds the problems of a document.
     pub fn add(&mut self, format: Format, problems: Vec<Problem>) {
-        self.found.entry(format.tool().to_owned()).or_default().extend(problems);
+        self.found.get_or_default(format.tool().to_owned()).extend(problems);
     }
 
     /// Drops all problems so far.
@@ -116,7 +115,7 @@ impl Collector {
     }
 
     /// The problems by tool, with an empty list for a tool without problems.
-    pub fn found(&self) -> &BTreeMap<String, Vec<Problem>> {
+    pub fn found(&self) -> &SortedMap<String, Vec<Problem>> {
         &self.found
     }
 }
@@ -128,7 +127,7 @@ fn take(
     format: Option<Format>,
     formats: &mut Formats,
     matchers: &mut [Matcher],
-    found: &mut BTreeMap<String, Vec<Problem>>,
+    found: &mut SortedMap<String, Vec<Problem>>,
 ) {
     let is_json = line.starts_with('{');
     let problem = match format {
@@ -158,7 +157,7 @@ fn take(
     }
 }
 
-fn end(matchers: &mut [Matcher], found: &mut BTreeMap<String, Vec<Problem>>) {
+fn end(matchers: &mut [Matcher], found: &mut SortedMap<String, Vec<Problem>>) {
     for matcher in matchers {
         if let Some(problem) = matcher.finish() {
             push(found, &matcher.owner, problem);
@@ -166,8 +165,8 @@ fn end(matchers: &mut [Matcher], found: &mut BTreeMap<String, Vec<Problem>>) {
     }
 }
 
-fn push(found: &mut BTreeMap<String, Vec<Problem>>, tool: &str, problem: Problem) {
-    let problems = found.entry(tool.to_owned()).or_default();
+fn push(found: &mut SortedMap<String, Vec<Problem>>, tool: &str, problem: Problem) {
+    let problems = found.get_or_default(tool.to_owned());
     // A long-running tool may repeat a problem without announcing a new round.
     if problems.len() < PROBLEMS_MAX && !problems.contains(&problem) {
         problems.push(problem);
@@ -180,7 +179,7 @@ mod tests {
     use crate::capability::problem::matcher::Matchers;
 
     fn messages(collector: &Collector, tool: &str) -> Vec<String> {
-        collector.found()[tool].iter().map(|problem| problem.message.clone()).collect()
+        collector.found().get(tool).expect("found").iter().map(|problem| problem.message.clone()).collect()
     }
 
     #[test]
@@ -196,7 +195,7 @@ mod tests {
         pieces.iter().for_each(|(stream, piece)| collector.push(*stream, piece, |_| false));
         assert_eq!(collector.finish(), None);
         assert_eq!(messages(&collector, "cargo"), ["no"]);
-        assert_eq!(collector.found()["cargo"][0].file.as_deref(), Some("src/a.rs"));
+        assert_eq!(collector.found().get("cargo").expect("found")[0].file.as_deref(), Some("src/a.rs"));
     }
 
     #[test]

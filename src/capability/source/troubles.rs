@@ -1,16 +1,15 @@
 //! Problems that keep entries of `[[sources.NAME]]` from working. The commands `aside sources` and
 //! `aside doctor` show them.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::{Mutex, MutexGuard, PoisonError},
-};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use engine::sorted::{SortedMap, SortedSet};
 
 /// Most kept problems of a source.
 const TROUBLES_MAX: usize = 64;
 
 /// By source, then by entry and part of the entry.
-type Known = BTreeMap<&'static str, BTreeMap<(String, String), String>>;
+type Known = SortedMap<&'static str, SortedMap<(String, String), String>>;
 
 /// The problems of all sources.
 #[derive(Debug, Default)]
@@ -21,7 +20,7 @@ impl Troubles {
     /// a change.
     pub fn set(&self, source: &'static str, entry: &str, what: &str, trouble: Option<String>) -> bool {
         let mut known = self.lock();
-        let of_source = known.entry(source).or_default();
+        let of_source = known.get_or_default(source);
         let key = (entry.to_owned(), what.to_owned());
         match trouble {
             Some(trouble) if of_source.len() < TROUBLES_MAX || of_source.contains_key(&key) => {
@@ -33,8 +32,8 @@ impl Troubles {
     }
 
     /// Removes the problems of all other entries of a source.
-    pub fn keep(&self, source: &'static str, entries: &BTreeSet<&str>) {
-        self.lock().entry(source).or_default().retain(|(entry, _), _| entries.contains(&**entry));
+    pub fn keep(&self, source: &'static str, entries: &SortedSet<&str>) {
+        self.lock().get_or_default(source).retain(|(entry, _), _| entries.contains(&**entry));
     }
 
     /// The problems of a source, each with the name of its entry.
@@ -64,7 +63,7 @@ mod tests {
         );
         set(Some("c"));
         assert_eq!((troubles.of("log"), troubles.of("paths")), (vec!["dev: c".to_owned()], vec![]));
-        troubles.keep("log", &BTreeSet::from(["other"]));
+        troubles.keep("log", &SortedSet::from(["other"]));
         assert_eq!(troubles.of("log"), Vec::<String>::new());
     }
 

@@ -3,9 +3,10 @@
 //!
 //! Of duplicate keys the last one counts, also when it has another shape.
 
-use std::collections::BTreeMap;
-
-use engine::raw_json::{each_entry, each_item, is_array, is_object};
+use engine::{
+    raw_json::{each_entry, each_item, is_array, is_object},
+    sorted::SortedMap,
+};
 use serde_json::{Map, Result, Value, value::RawValue};
 
 use super::field::{Path, clean, is_name};
@@ -59,13 +60,13 @@ impl<'p> Fields<'p> {
 struct Node<'p> {
     /// The number of the path that ends here.
     end: Option<usize>,
-    children: BTreeMap<&'p str, Node<'p>>,
+    children: SortedMap<&'p str, Node<'p>>,
 }
 
 impl<'p> Node<'p> {
     fn add(&mut self, path: &'p [String], count: &mut usize) {
         match path.split_first() {
-            Some((key, rest)) => self.children.entry(key).or_default().add(rest, count),
+            Some((key, rest)) => self.children.get_or_default(key).add(rest, count),
             None if self.end.is_none() => {
                 self.end = Some(*count);
                 *count += 1;
@@ -87,8 +88,9 @@ impl<'p> Node<'p> {
                 None => Ok(()),
             })
         } else if is_array(value) {
-            let index = |(key, child): (&&str, _)| Some((key.parse().ok()?, child));
-            let wanted: BTreeMap<usize, &Self> = self.children.iter().filter_map(index).collect();
+            let children = self.children.iter();
+            let wanted: SortedMap<usize, &Self> =
+                children.filter_map(|(key, child)| Some((key.parse().ok()?, child))).collect();
             each_item(value, |index, value| match wanted.get(&index) {
                 Some(child) => child.read(value, found),
                 None => Ok(()),

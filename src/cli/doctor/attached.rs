@@ -1,8 +1,6 @@
 //! The current wake routes of open sessions, and problems with their hooks.
 
-use std::collections::BTreeMap;
-
-use engine::words::counted;
+use engine::{sorted::SortedMap, words::counted};
 use hook::client::Client;
 use serde::de::DeserializeOwned;
 
@@ -57,9 +55,9 @@ fn routes(sessions: &[SessionView], attached: &[AttachedView]) -> String {
         let own = own.filter(|attached| !attached.is_held);
         own.map_or("hooks alone", |attached| attached.wake_route.as_str())
     };
-    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut counts: SortedMap<&str, usize> = SortedMap::new();
     for session in open {
-        *counts.entry(route(session)).or_default() += 1;
+        *counts.get_or_default(route(session)) += 1;
     }
     if counts.is_empty() {
         return "none is open".to_owned();

@@ -4,11 +4,12 @@
 //! changes are published with the next ones, under the same ids, so that there are no duplicates.
 
 use std::{
-    collections::BTreeMap,
     env,
     sync::mpsc::{Receiver, RecvTimeoutError},
     time::Duration,
 };
+
+use engine::sorted::SortedMap;
 
 use serde_json::Value;
 
@@ -47,9 +48,9 @@ pub(super) struct Follower<'a> {
     /// The time since the run began.
     clock: &'a (dyn Fn() -> Timestamp + Sync),
     /// The problems that the daemon knows, by tool.
-    known: BTreeMap<String, Problems>,
+    known: SortedMap<String, Problems>,
     /// The last content of each report, by its index in the plan.
-    reported: BTreeMap<usize, Vec<Problem>>,
+    reported: SortedMap<usize, Vec<Problem>>,
     /// Number of comparisons whose changes, if any, were accepted; part of the next ids.
     changes: u64,
 }
@@ -62,7 +63,7 @@ impl<'a> Follower<'a> {
         publishing: &'a Publishing<'a>,
         clock: &'a (dyn Fn() -> Timestamp + Sync),
     ) -> Self {
-        let (known, reported) = (BTreeMap::new(), BTreeMap::new());
+        let (known, reported) = (SortedMap::new(), SortedMap::new());
         Self { plan, mode, task, publishing, clock, known, reported, changes: 0 }
     }
 
@@ -121,11 +122,11 @@ impl<'a> Follower<'a> {
                 None => {}
             }
             let problems = self.reported.get(&number).cloned().unwrap_or_default();
-            found.entry(report.tool().to_owned()).or_default().extend(problems);
+            found.get_or_default(report.tool().to_owned()).extend(problems);
         }
         let (mut next, mut events) = (self.known.clone(), Vec::new());
         for (tool, problems) in found {
-            let change = next.entry(tool.clone()).or_default().replace(problems, now);
+            let change = next.get_or_default(tool.clone()).replace(problems, now);
             events.extend(self.events(&tool, &change));
         }
         if events.is_empty() || self.publishing.publish(&Value::Array(events)) {

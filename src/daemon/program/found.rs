@@ -1,7 +1,7 @@
 //! Where programs are: the folders of `PATH` that are absolute, at the start of the daemon.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::VecDeque,
     env,
     ffi::{OsStr, OsString},
     fs,
@@ -9,6 +9,8 @@ use std::{
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
 };
+
+use engine::sorted::SortedMap;
 
 /// Folders of the system's own programs. They count as outside of every session's folder: a session
 /// may work in `/`.
@@ -102,7 +104,7 @@ impl At {
 #[derive(Debug, Default)]
 pub(super) struct Found {
     folders: Vec<Folder>,
-    programs: BTreeMap<String, Vec<At>>,
+    programs: SortedMap<String, Vec<At>>,
 }
 
 impl Found {
@@ -110,7 +112,7 @@ impl Found {
     pub(super) fn find(path: OsString, names: impl Iterator<Item = &'static str>) -> Self {
         let folders = env::split_paths(&path).filter(|folder| folder.is_absolute());
         let folders = folders.map(|path| Folder { real: without_links(&path), path }).collect();
-        let mut found = Self { folders, programs: BTreeMap::new() };
+        let mut found = Self { folders, programs: SortedMap::new() };
         for name in names {
             found.programs.insert(name.to_owned(), found.search(OsStr::new(name)));
         }

@@ -1,6 +1,6 @@
 //! Folds the journal apart from the event loop, for a file that is behind it.
 
-use std::{collections::BTreeSet, io, path::Path, sync::Arc};
+use std::{io, path::Path, sync::Arc};
 
 use super::{
     super::{
@@ -11,7 +11,7 @@ use super::{
     feed::TRANSACTION_NOTES_MAX,
     file,
 };
-use engine::{event::Seq, notes::Notes};
+use engine::{event::Seq, notes::Notes, sorted::SortedSet};
 use journal::{Journal, ReadError, Reader};
 
 use crate::history::{ProjectionError, Writer};
@@ -49,7 +49,7 @@ pub(in crate::daemon) struct ReplaySource {
     /// The last record of ended processes.
     pub(in crate::daemon) ended: Seq,
     /// The records of these processes that are not applied.
-    pub(in crate::daemon) skipped: BTreeSet<Seq>,
+    pub(in crate::daemon) skipped: SortedSet<Seq>,
 }
 
 /// A separate engine, and the reader at the first record that it has not applied.

@@ -2,7 +2,7 @@
 //! are appended.
 
 use std::{
-    collections::{BTreeSet, VecDeque},
+    collections::VecDeque,
     path::Path,
     sync::{
         Arc,
@@ -22,6 +22,7 @@ use engine::{
     Output,
     event::{Event, Seq, codec},
     records,
+    sorted::SortedSet,
 };
 use journal::{
     AppendBatch, AppendError, Appended, Journal, JournalSettings, Level, OpenError, Reader, Record,
@@ -157,7 +158,7 @@ impl Daemon {
     pub(crate) fn start(disk: Disk, mut fold: Fold, now: Timestamp) -> Result<Self, AppendError> {
         let mut reader = disk.journal.read_from(fold.applied.next());
         let ended = *disk.journal.written().borrow();
-        fold.look_ahead(disk.journal.read_from(fold.applied.next()), ended, BTreeSet::new());
+        fold.look_ahead(disk.journal.read_from(fold.applied.next()), ended, SortedSet::new());
         let unwritten = replay::replay(&mut reader, &mut fold).expect("the journal can be followed");
         fold.go_live();
         Self::publishing(Self { fold, disk, reader, calls: Vec::new() }, unwritten, now)
@@ -170,7 +171,7 @@ impl Daemon {
         fold: Fold,
         now: Timestamp,
         before: &Before<'_>,
-    ) -> Result<(Self, BTreeSet<Seq>), RecoveryError> {
+    ) -> Result<(Self, SortedSet<Seq>), RecoveryError> {
         let replay = Replay {
             journal: &disk.journal,
             snapshots: &disk.snapshots,

@@ -14,8 +14,8 @@ struct Lab {
     /// Actions and publications, in short form.
     done: Vec<String>,
     /// The newest version of each document, by run and path.
-    versions: BTreeMap<(RunId, String), i64>,
-    texts: BTreeMap<String, String>,
+    versions: SortedMap<(RunId, String), i64>,
+    texts: SortedMap<String, String>,
     answers: bool,
 }
 
@@ -27,8 +27,8 @@ impl Lab {
             now: Timestamp::from_millis(1_000),
             running: Vec::new(),
             done: Vec::new(),
-            versions: BTreeMap::new(),
-            texts: BTreeMap::new(),
+            versions: SortedMap::new(),
+            texts: SortedMap::new(),
             answers: true,
         }
     }
@@ -408,7 +408,10 @@ fn late_run_end_does_not_stop_its_replacement() {
     lab.write("s", "/w", "1");
     lab.find("/w", &[]);
     let mut settings = lab.fleet.settings().clone();
-    let other = Kind { command: vec!["other".to_owned()], ..Kind::clone(&settings.servers["rust"]) };
+    let other = Kind {
+        command: vec!["other".to_owned()],
+        ..Kind::clone(settings.servers.get("rust").expect("shipped"))
+    };
     settings.servers.insert("rust".into(), Arc::new(other));
     // The first server does not answer `shutdown`, so it ends after the next one has begun.
     lab.answers = false;

@@ -1,6 +1,8 @@
 //! Decides when a server is quiet, so that its findings are about the newest text.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::time::Duration;
+
+use engine::sorted::SortedMap;
 
 use serde_json::Value;
 
@@ -27,7 +29,7 @@ const TASKS_MAX: usize = 64;
 #[derive(Debug, Default)]
 pub(super) struct Busy {
     /// The running tasks, by token, with the time of the last report.
-    tasks: BTreeMap<String, Timestamp>,
+    tasks: SortedMap<String, Timestamp>,
     /// The time since which it reports that it is not quiescent.
     unquiet_since: Option<Timestamp>,
 }

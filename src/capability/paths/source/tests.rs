@@ -19,7 +19,7 @@ fn look(search: &Search, before: &Seen, now: Timestamp) -> (Looked, usize) {
         now,
         looked: Looked::default(),
         folders: 0,
-        targets: BTreeSet::new(),
+        targets: SortedSet::new(),
         read: 0,
     };
     let added = |_: &Path| {
