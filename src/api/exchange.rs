@@ -26,7 +26,7 @@ use engine::{
 use sha2::{Digest, Sha256};
 
 #[cfg(test)]
-use crate::api::wire::{ErrorBody, exchange::ExchangeView};
+use crate::api::wire::{ErrorBody, exchange::ExchangeBody};
 
 use crate::{
     api::{
@@ -71,7 +71,7 @@ const NOTICE_HEADER: &str = "aside-notice";
 #[cfg_attr(test, utoipa::path(
     post, path = "/v1/sessions/{id}/exchange", tag = "sessions",
     params(("id" = String, Path, description = "The session")),
-    request_body = ExchangeView,
+    request_body = ExchangeBody,
     responses(
         (status = 200, body = AnswerView<'static>), (status = 204),
         (status = 400, body = ErrorBody), (status = 409, body = ErrorBody), (status = 503, body = ErrorBody),

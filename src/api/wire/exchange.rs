@@ -110,9 +110,9 @@ pub fn parse<'a>(
     severities: &'a OwnSeverities,
     new_id: &mut dyn FnMut() -> String,
 ) -> Result<ExchangeRequest<'a>, FieldError> {
-    let mut view: ExchangeView<'a> = request::read_body(body)?;
-    let observe = view.observe.take();
-    let exchange = view.into_exchange(session)?;
+    let mut request: ExchangeBody<'a> = request::read_body(body)?;
+    let observe = request.observe.take();
+    let exchange = request.into_exchange(session)?;
     let items = checked_count("observe", observe)?;
     let api = Defaults::api(now, provenance, severities);
     // No event can have an empty source, so this marks those without one.
@@ -138,7 +138,7 @@ pub fn parse<'a>(
 #[cfg_attr(test, derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(test, schema(as = Exchange))]
-pub struct ExchangeView<'a> {
+pub(crate) struct ExchangeBody<'a> {
     /// `turn_start`, `before_tool`, `after_tool`, `turn_end` or `immediate`.
     #[serde(deserialize_with = "request::word")]
     #[cfg_attr(test, schema(value_type = String))]
@@ -180,7 +180,7 @@ pub struct ExchangeView<'a> {
     known_calls: Option<AtMost<Text<'a>, KNOWN_CALLS_MAX>>,
     /// Limits below the configured ones.
     #[serde(default, deserialize_with = "request::object")]
-    budget: Option<BudgetView>,
+    budget: Option<BudgetBody>,
     /// `xml`, `markdown`, `toon`, `json` or `line`; the configured one if absent.
     #[serde(default, deserialize_with = "request::optional_word")]
     #[cfg_attr(test, schema(value_type = Option<String>))]
@@ -230,7 +230,7 @@ enum StepView {
 #[cfg_attr(test, derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(test, schema(as = Budget))]
-struct BudgetView {
+struct BudgetBody {
     /// Most notifications.
     max_notifications: Option<u32>,
     /// Most estimated tokens, wrapper included.
@@ -250,7 +250,7 @@ enum ContextWord {
     Forked,
 }
 
-impl ExchangeView<'_> {
+impl ExchangeBody<'_> {
     /// The exchange of `session`, without the observed events.
     fn into_exchange(self, session: &SessionId) -> Result<Exchange, FieldError> {
         let from = read_name("from", self.from)?.map(|id| SessionId::new(&id));
@@ -312,9 +312,9 @@ fn check_sessions(exchange: &Exchange) -> Result<(), FieldError> {
     Ok(())
 }
 
-impl From<BudgetView> for Budget {
-    fn from(view: BudgetView) -> Self {
-        let BudgetView { max_notifications, max_tokens, max_chars } = view;
+impl From<BudgetBody> for Budget {
+    fn from(body: BudgetBody) -> Self {
+        let BudgetBody { max_notifications, max_tokens, max_chars } = body;
         Self { max_notifications, max_tokens: max_tokens.map(Tokens), max_chars }
     }
 }
