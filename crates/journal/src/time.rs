@@ -13,6 +13,7 @@
 //! # Ok::<(), aside_journal::time::TimestampError>(())
 //! ```
 
+pub mod alarms;
 pub mod deadlines;
 pub mod hours;
 

@@ -9,7 +9,7 @@
 
 use std::{
     cmp::Reverse,
-    collections::{BTreeMap, BTreeSet, VecDeque},
+    collections::{BTreeMap, VecDeque},
     sync::Arc,
 };
 
@@ -17,7 +17,7 @@ use hashbrown::HashSet;
 use serde::{Deserialize, Serialize};
 
 use super::injector::Earlier;
-use journal::time::Timestamp;
+use journal::time::{Timestamp, alarms::Alarms};
 
 use crate::{
     event::{Scope, SessionId},
@@ -69,8 +69,9 @@ pub(crate) struct Unclaimed {
     waiting: BTreeMap<Key, Waiting>,
     #[serde(skip)]
     by_scope: SortedMap<Scope, SortedSet<Key>>,
+    /// Has each of them, and some that left; the first is never one of these.
     #[serde(skip)]
-    by_expiry: BTreeSet<(Timestamp, Key)>,
+    by_expiry: Alarms<Key>,
     arrivals: u64,
     /// The counts of evicted events, for scopes that are not empty.
     evicted: SortedMap<Scope, Evicted>,
@@ -158,8 +159,8 @@ impl Unclaimed {
     /// Removes the notifications that expire at or before `now`, soonest first.
     pub(super) fn take_expired(&mut self, now: Timestamp) -> Vec<Arc<Notification>> {
         let mut expired = Vec::new();
-        while let Some((_, key)) = self.by_expiry.first().copied().filter(|(at, _)| *at <= now) {
-            expired.push(self.remove(key).notification);
+        while let Some((_, key)) = self.by_expiry.first().filter(|(at, _)| *at <= now) {
+            expired.push(self.remove(*key).notification);
         }
         expired
     }
@@ -203,7 +204,7 @@ impl Unclaimed {
 
     /// When the next notification expires.
     pub(super) fn poll_timeout(&self) -> Option<Timestamp> {
-        self.by_expiry.first().map(|(at, _)| *at)
+        self.by_expiry.first().map(|(at, _)| at)
     }
 
     /// Number of waiting notifications.
@@ -224,13 +225,17 @@ impl Unclaimed {
 
     fn insert(&mut self, key: Key, waiting: Waiting) {
         self.by_scope.get_or_default(waiting.notification.scope.clone()).insert(key);
-        self.by_expiry.insert((waiting.expires_at, key));
+        self.by_expiry.add(waiting.expires_at, key);
         self.waiting.insert(key, waiting);
     }
 
     fn remove(&mut self, key: Key) -> Waiting {
         let waiting = self.waiting.remove(&key).expect("the indices name what waits");
-        self.by_expiry.remove(&(waiting.expires_at, key));
+        let Self { by_expiry, waiting: left, .. } = self;
+        if by_expiry.is_stale(left.len()) {
+            *by_expiry = left.iter().map(|(key, waiting)| (waiting.expires_at, *key)).collect();
+        }
+        by_expiry.settle(|_, key| left.contains_key(key));
         let scope = &waiting.notification.scope;
         let of_scope = self.by_scope.get_mut(scope).expect("each scope is indexed");
         of_scope.remove(&key);
@@ -353,7 +358,9 @@ mod tests {
         assert_eq!(unclaimed.len(), UNCLAIMED_MAX);
         assert_eq!(unclaimed.take_expired(LATER).len(), UNCLAIMED_MAX);
         let Unclaimed { waiting, by_scope, by_expiry, arrivals: _, evicted, confirmed: _ } = unclaimed;
-        assert!(waiting.is_empty() && by_scope.is_empty() && by_expiry.is_empty() && evicted.is_empty());
+        assert!(
+            waiting.is_empty() && by_scope.is_empty() && by_expiry.first().is_none() && evicted.is_empty()
+        );
     }
 
     #[test]

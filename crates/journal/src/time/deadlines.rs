@@ -1,25 +1,26 @@
 //! Wake-up times: one per key, earliest first.
 
-use std::{collections::BTreeSet, hash::Hash};
+use std::hash::Hash;
 
 use hashbrown::HashMap;
 
-use super::Timestamp;
+use super::{Timestamp, alarms::Alarms};
 
 /// At most one deadline for each key.
 ///
 /// Shape: indexed in both directions. Setting, removing and finding the earliest are logarithmic at
 /// most; setting an unchanged one is one lookup.
 #[derive(Debug)]
-pub struct Deadlines<K> {
-    by_time: BTreeSet<(Timestamp, K)>,
-    /// Iterated in key order only.
+pub struct Deadlines<K: Ord> {
+    /// Has each deadline, and some that were replaced or removed; the first is never one of these.
+    by_time: Alarms<K>,
+    /// Iterated in key order, or where the order is of no account.
     by_key: HashMap<K, Timestamp>,
 }
 
-impl<K> Default for Deadlines<K> {
+impl<K: Ord> Default for Deadlines<K> {
     fn default() -> Self {
-        Self { by_time: BTreeSet::new(), by_key: HashMap::new() }
+        Self { by_time: Alarms::default(), by_key: HashMap::new() }
     }
 }
 
@@ -31,34 +32,40 @@ impl<K: Ord + Hash + Clone> Deadlines<K> {
             return;
         }
         match at {
-            Some(at) => self.by_key.insert(key.clone(), at),
-            None => self.by_key.remove(&key),
-        };
-        if let Some(previous) = previous {
-            self.by_time.remove(&(previous, key.clone()));
+            Some(at) => {
+                self.by_key.insert(key.clone(), at);
+                self.by_time.add(at, key);
+            }
+            None => {
+                self.by_key.remove(&key);
+            }
         }
-        if let Some(at) = at {
-            self.by_time.insert((at, key));
+        if self.by_time.is_stale(self.by_key.len()) {
+            self.by_time = self.by_key.iter().map(|(key, at)| (*at, key.clone())).collect();
         }
+        self.settle();
     }
 
     /// The earliest deadline.
     pub fn first(&self) -> Option<Timestamp> {
-        self.by_time.first().map(|(at, _)| *at)
+        self.by_time.first().map(|(at, _)| at)
     }
 
     /// Removes the keys whose deadline is at or before `now`, earliest first.
     pub fn take_due(&mut self, now: Timestamp) -> Vec<K> {
         let mut due = Vec::new();
-        while let Some((at, key)) = self.by_time.pop_first() {
-            if at > now {
-                self.by_time.insert((at, key));
-                break;
-            }
+        while let Some((_, key)) = self.by_time.first().filter(|(at, _)| *at <= now) {
+            let key = key.clone();
             self.by_key.remove(&key);
+            self.settle();
             due.push(key);
         }
         due
+    }
+
+    fn settle(&mut self) {
+        let Self { by_time, by_key } = self;
+        by_time.settle(|at, key| by_key.get(key) == Some(&at));
     }
 
     /// Every key with a deadline, in order.
@@ -86,5 +93,18 @@ mod tests {
         assert_eq!(deadlines.take_due(at(19)), Vec::<&str>::new());
         assert_eq!(deadlines.take_due(at(20)), ["b"]);
         assert_eq!((deadlines.first(), deadlines.keys()), (None, vec![]));
+    }
+
+    #[test]
+    fn replaced_deadlines_leave_no_trace() {
+        let at = Timestamp::from_millis;
+        let mut deadlines = Deadlines::default();
+        for turn in 0..1_000 {
+            deadlines.set("often", Some(at(turn % 7)));
+            deadlines.set("late", Some(at(5_000 - turn)));
+        }
+        assert!(!deadlines.by_time.is_stale(2));
+        assert_eq!(deadlines.take_due(at(4_001)), ["often", "late"]);
+        assert_eq!(deadlines.first(), None);
     }
 }

@@ -7,14 +7,10 @@
 
 mod states;
 
-use std::{
-    cmp::Reverse,
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::{cmp::Reverse, collections::BTreeMap, sync::Arc};
 
 use hashbrown::HashMap;
-use journal::time::Timestamp;
+use journal::time::{Timestamp, alarms::Alarms};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use strum::VariantArray;
 
@@ -35,7 +31,9 @@ pub(super) struct Queue {
     entries: BTreeMap<Key, Entry>,
     /// Never iterated.
     by_id: HashMap<NotificationId, Key>,
-    by_expiry: BTreeSet<(Timestamp, Key)>,
+    /// Has each pending notification that expires, and some that left; the first is never one of
+    /// these.
+    by_expiry: Alarms<Key>,
     returned: SortedSet<Key>,
     /// Notifications that may wake the agent.
     active: SortedSet<Key>,
@@ -105,7 +103,7 @@ impl Queue {
         let key = entry.key();
         let notification = &entry.notification;
         if let Some(at) = notification.expires_at {
-            self.by_expiry.insert((at, key));
+            self.by_expiry.add(at, key);
         }
         if entry.returned_from.is_some() {
             self.returned.insert(key);
@@ -149,8 +147,8 @@ impl Queue {
 
     /// Removes the notification that expires next, if it has expired at `now`.
     pub(super) fn take_expired(&mut self, now: Timestamp) -> Option<Entry> {
-        let (_, key) = *self.by_expiry.first().filter(|(at, _)| *at <= now)?;
-        self.remove(key)
+        let (_, key) = self.by_expiry.first().filter(|(at, _)| *at <= now)?;
+        self.remove(*key)
     }
 
     /// Removes the notifications that `injection` released and that returned unconfirmed.
@@ -323,7 +321,7 @@ impl Queue {
 
     /// When the next notification expires.
     pub(super) fn poll_timeout(&self) -> Option<Timestamp> {
-        self.by_expiry.first().map(|(at, _)| *at)
+        self.by_expiry.first().map(|(at, _)| at)
     }
 
     /// Every lane of a priority that is in use.
@@ -347,8 +345,8 @@ impl Queue {
             self.for_user -= 1;
             self.unshown.remove(&key);
         }
-        if let Some(at) = notification.expires_at {
-            self.by_expiry.remove(&(at, key));
+        if notification.expires_at.is_some() {
+            self.settle(key);
         }
         for state in notification.keys() {
             self.by_state.remove(&(state, key));
@@ -365,6 +363,19 @@ impl Queue {
             }
         }
         Some(entry)
+    }
+
+    /// Keeps the index of expiries exact after the notification `gone` left.
+    fn settle(&mut self, gone: Key) {
+        let Self { by_expiry, entries, .. } = self;
+        if by_expiry.is_stale(entries.len()) {
+            let expiry = |(key, entry): (&Key, &Entry)| Some((entry.notification.expires_at?, *key));
+            *by_expiry = entries.iter().filter_map(expiry).collect();
+        }
+        if by_expiry.first().is_some_and(|(_, first)| *first == gone) {
+            let expiry = |key: &Key| entries.get(key)?.notification.expires_at;
+            by_expiry.settle(|at, key| expiry(key) == Some(at));
+        }
     }
 }
 
@@ -449,7 +460,7 @@ mod tests {
             counts,
             arrivals: _,
         } = queue;
-        assert!(entries.is_empty() && by_id.is_empty() && by_expiry.is_empty());
+        assert!(entries.is_empty() && by_id.is_empty() && by_expiry.first().is_none());
         assert!(returned.is_empty() && active.is_empty() && unshown.is_empty() && counts.is_empty());
         assert!(by_state.is_empty() && for_user == 0);
     }
