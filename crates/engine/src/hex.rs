@@ -3,7 +3,13 @@
 /// Two digits for each byte.
 pub fn hex<'a>(bytes: impl IntoIterator<Item = &'a u8>) -> String {
     let digit = |half: u8| char::from_digit(half.into(), 16).expect("half a byte is a digit");
-    bytes.into_iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
+    let bytes = bytes.into_iter();
+    let mut digits = String::with_capacity(2 * bytes.size_hint().0);
+    for byte in bytes {
+        digits.push(digit(byte >> 4));
+        digits.push(digit(byte & 15));
+    }
+    digits
 }
 
 #[cfg(test)]

@@ -47,7 +47,7 @@ impl<K: Ord + Clone> Buckets<K> {
             return bucket.try_take(now);
         }
         if self.buckets.len() >= BUCKETS_MAX {
-            self.forget_oldest();
+            self.buckets.pop_least(|bucket| bucket.filled_at);
         }
         self.buckets.get_or_insert_with(key.to_owned(), || TokenBucket::new(rate, now)).try_take(now)
     }
@@ -55,13 +55,6 @@ impl<K: Ord + Clone> Buckets<K> {
     /// Removes every bucket, because the rate changed.
     pub(crate) fn clear(&mut self) {
         self.buckets.clear();
-    }
-
-    fn forget_oldest(&mut self) {
-        let oldest = self.buckets.iter().min_by_key(|(_, bucket)| bucket.filled_at);
-        if let Some(key) = oldest.map(|(key, _)| key.clone()) {
-            self.buckets.remove(&key);
-        }
     }
 }
 

@@ -22,13 +22,18 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_sorted_map_equals_a_tree(steps in prop::collection::vec((0..4_u8, 0..12_u8, any::<u8>()), 0..60)) {
+        fn a_sorted_map_equals_a_tree(steps in prop::collection::vec((0..5_u8, 0..12_u8, any::<u8>()), 0..60)) {
             let (mut map, mut tree) = (SortedMap::new(), BTreeMap::new());
             for (step, key, value) in steps {
                 match step {
                     0 => prop_assert_eq!(map.insert(key, value), tree.insert(key, value)),
                     1 => prop_assert_eq!(map.remove(&key), tree.remove(&key)),
                     2 => prop_assert_eq!(&*map.get_or_default(key), &*tree.entry(key).or_default()),
+                    3 => {
+                        let least = tree.iter().min_by_key(|(_, value)| **value).map(|(key, _)| *key);
+                        let least = least.and_then(|key| tree.remove_entry(&key));
+                        prop_assert_eq!(map.pop_least(|value| *value), least);
+                    }
                     _ => prop_assert_eq!(map.pop_first(), tree.pop_first()),
                 }
                 prop_assert_eq!(map.get(&key), tree.get(&key));

@@ -133,12 +133,8 @@ impl Loops {
     }
 
     fn make_room(&mut self, session: &SessionId) {
-        if self.sessions.len() < SESSIONS_MAX || self.sessions.contains_key(session) {
-            return;
-        }
-        let silent = self.sessions.iter().min_by_key(|(_, tail)| tail.calls.back().map(|call| call.ended_at));
-        if let Some(silent) = silent.map(|(id, _)| id.clone()) {
-            self.sessions.remove(&silent);
+        if self.sessions.len() >= SESSIONS_MAX && !self.sessions.contains_key(session) {
+            self.sessions.pop_least(|tail| tail.calls.back().map(|call| call.ended_at));
         }
     }
 }

@@ -32,7 +32,7 @@ impl DeferredByScope {
     /// Adds `more` to the counts of `scope`.
     pub(crate) fn add(&mut self, scope: &Scope, more: DeferredCounts, now: Timestamp) {
         if self.scopes.len() >= DEFERRED_SCOPES_MAX && !self.scopes.contains_key(scope) {
-            self.forget_oldest();
+            self.scopes.pop_least(|(_, raised_at)| *raised_at);
         }
         let (deferred, raised_at) = self.scopes.get_or_default(scope.clone());
         deferred.repeats = deferred.repeats.saturating_add(more.repeats);
@@ -49,13 +49,6 @@ impl DeferredByScope {
     #[cfg(test)]
     pub(crate) fn peek(&self, scope: &Scope) -> DeferredCounts {
         self.scopes.get(scope).map(|(deferred, _)| *deferred).unwrap_or_default()
-    }
-
-    fn forget_oldest(&mut self) {
-        let oldest = self.scopes.iter().min_by_key(|(_, (_, raised_at))| *raised_at);
-        if let Some(scope) = oldest.map(|(scope, _)| scope.clone()) {
-            self.scopes.remove(&scope);
-        }
     }
 }
 

@@ -54,8 +54,7 @@ struct Task {
 impl Known {
     fn start(&mut self, id: &str, call: &Call, now: Timestamp) {
         if self.0.len() >= TASKS_MAX {
-            let oldest = self.0.iter().min_by_key(|(_, task)| task.since).map(|(id, _)| id.clone());
-            oldest.map(|oldest| self.0.remove(&oldest));
+            self.0.pop_least(|task| task.since);
         }
         let command = strip_text(call.command.as_deref().unwrap_or_default());
         let command = cut_text(command, COMMAND_CHARS_MAX).replace(char::is_whitespace, " ");

@@ -114,8 +114,7 @@ impl Known {
     fn note_gone(&mut self, server: &str, since: Timestamp) {
         self.gone.insert(server.to_owned(), since);
         if self.gone.len() > SERVERS_MAX {
-            let oldest = self.gone.iter().min_by_key(|(_, since)| *since).map(|(server, _)| server.clone());
-            oldest.map(|oldest| self.gone.remove(&oldest));
+            self.gone.pop_least(|since| *since);
         }
     }
 

@@ -332,10 +332,8 @@ impl Memory {
 
     fn make_room(&mut self) {
         while self.sessions.len() >= SESSIONS_MAX {
-            let silent =
-                self.sessions.iter().min_by_key(|(_, known)| known.heard_at).map(|(id, _)| id.clone());
-            let Some(silent) = silent else { return };
-            self.remove(&silent);
+            let Some((silent, _)) = self.sessions.pop_least(|known| known.heard_at) else { return };
+            self.note_change(&silent);
         }
     }
 }

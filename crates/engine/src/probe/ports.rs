@@ -135,8 +135,7 @@ impl Known {
 
     fn start(&mut self, id: &str, output: &str, call: &Call, now: Timestamp) {
         if self.servers.len() >= SERVERS_MAX {
-            let oldest = self.servers.iter().min_by_key(|(_, server)| server.since).map(|(id, _)| id.clone());
-            oldest.map(|oldest| self.servers.remove(&oldest));
+            self.servers.pop_least(|server| server.since);
         }
         let command = strip_text(call.command.as_deref().unwrap_or_default());
         let command = cut_text(command, COMMAND_CHARS_MAX).replace(char::is_whitespace, " ");

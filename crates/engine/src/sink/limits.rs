@@ -66,9 +66,7 @@ impl Limits {
         now: Timestamp,
     ) -> Result<Passed, Suppressed> {
         if !self.speakers.contains_key(speaker) && self.speakers.len() >= SPEAKERS_MAX {
-            let silent =
-                self.speakers.iter().min_by_key(|(_, known)| known.last).map(|(name, _)| Arc::clone(name));
-            self.speakers.remove(&silent.unwrap_or_default());
+            self.speakers.pop_least(|known| known.last);
         }
         while self.sent.front().is_some_and(|sent| now.since(*sent) >= WINDOW) {
             self.sent.pop_front();

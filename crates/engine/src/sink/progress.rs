@@ -85,8 +85,7 @@ impl Keys {
             return;
         }
         if !self.0.contains_key(&progress.key) && self.0.len() >= KEYS_MAX {
-            let silent = self.0.iter().min_by_key(|(_, at)| *at).map(|(key, _)| Arc::clone(key));
-            self.0.remove(&silent.unwrap_or_default());
+            self.0.pop_least(|at| *at);
         }
         self.0.insert(Arc::clone(&progress.key), now);
     }

@@ -78,6 +78,13 @@ impl<K, V> SortedMap<K, V> {
         if self.is_empty() { None } else { Some(self.0.remove(0)) }
     }
 
+    /// Removes the first entry with the least `rank`.
+    pub fn pop_least<R: Ord>(&mut self, rank: impl Fn(&V) -> R) -> Option<(K, V)> {
+        let ranked = self.values().map(rank).enumerate();
+        let (place, _) = ranked.min_by(|(_, one), (_, other)| one.cmp(other))?;
+        Some(self.0.remove(place))
+    }
+
     /// Removes the entries that `is_kept` does not select.
     pub fn retain(&mut self, mut is_kept: impl FnMut(&K, &mut V) -> bool) {
         self.0.retain_mut(|(key, value)| is_kept(key, value));
