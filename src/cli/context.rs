@@ -11,7 +11,7 @@ use hook::{
     client::Client,
     paths::{Paths, PathsError},
 };
-use serde::Deserialize;
+use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
 use toon::is_invisible;
 
@@ -54,6 +54,13 @@ impl Context<'_> {
             200..=299 => Ok(response.body),
             status => Err(refused(doing, status, &response.body)),
         }
+    }
+
+    /// Gets the daemon's answer at `path`.
+    ///
+    /// Errors: the request fails, or the answer has an unexpected form.
+    pub(super) fn get<T: DeserializeOwned>(&self, doing: &'static str, path: &str) -> Result<T, CliError> {
+        parse(doing, &self.ask(doing, "GET", path, None)?)
     }
 
     /// Writes sentences to the output, wrapped if it is a terminal.

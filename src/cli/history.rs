@@ -8,7 +8,6 @@ use serde_json::Value;
 use super::{
     CliError, Context,
     ids::{self, Names, ShortIds},
-    parse,
     table::{Cell, Table},
 };
 use crate::api::wire::{
@@ -96,7 +95,7 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
     let session = args.session.as_deref().map(|text| ids::session(text, context)).transpose()?;
     if args.json {
         let path = path(args, session.as_deref(), &args.limit, args.cursor.as_deref());
-        let answer: Value = parse(DOING, &context.ask(DOING, "GET", &path, None)?)?;
+        let answer: Value = context.get(DOING, &path)?;
         return context.print(&format!("{answer}\n"));
     }
     let page = read(args, session.as_deref(), context)?;
@@ -121,10 +120,10 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
 /// several pages.
 fn read(args: &Args, session: Option<&str>, context: &Context<'_>) -> Result<Page, CliError> {
     let ask = |limit: &str, cursor: Option<&str>| -> Result<Page, CliError> {
-        let body = context.ask(DOING, "GET", &path(args, session, limit, cursor), None)?;
+        let path = path(args, session, limit, cursor);
         match args.notifications {
-            true => parse::<NotificationPage>(DOING, &body).map(Page::from),
-            false => parse::<EventPage>(DOING, &body).map(Page::from),
+            true => context.get::<NotificationPage>(DOING, &path).map(Page::from),
+            false => context.get::<EventPage>(DOING, &path).map(Page::from),
         }
     };
     let mut page = ask(&args.limit, args.cursor.as_deref())?;

@@ -265,7 +265,7 @@ pub(super) fn waiting(
     let mut waiting = Vec::new();
     let mut from: Option<String> = None;
     for _ in 0..INBOX_PAGES_MAX {
-        let page: InboxList = get(context, &inbox_page(session, from.as_deref()))?;
+        let page: InboxList = context.get(DOING, &inbox_page(session, from.as_deref()))?;
         waiting.extend(page.notifications);
         from = page.next;
         if from.is_none() {
@@ -284,22 +284,19 @@ pub(super) fn waiting(
 /// Errors: several match; the history cannot be read.
 pub(super) fn of_history(text: &str, context: &Context<'_>) -> Result<Option<String>, CliError> {
     if text == LAST {
-        let page: NotificationPage = get(context, &format!("/v1/notifications?limit={PROBES_MAX}"))?;
+        let page: NotificationPage = context.get(DOING, &format!("/v1/notifications?limit={PROBES_MAX}"))?;
         let is_real = |one: &NotificationView| !is_probe(one.session.as_deref());
         return Ok(page.notifications.into_iter().find(is_real).map(|newest| newest.id));
     }
-    let notifications: NotificationPage = get(context, &format!("/v1/notifications?limit={LOOKED_THROUGH}"))?;
-    let events: EventPage = get(context, &format!("/v1/events?limit={LOOKED_THROUGH}"))?;
+    let notifications: NotificationPage =
+        context.get(DOING, &format!("/v1/notifications?limit={LOOKED_THROUGH}"))?;
+    let events: EventPage = context.get(DOING, &format!("/v1/events?limit={LOOKED_THROUGH}"))?;
     let injections = notifications.notifications.iter().flat_map(|one| &one.deliveries);
     let injections = injections.filter_map(|delivery| delivery.injection.as_deref());
     let ids = notifications.notifications.iter().map(|one| &*one.id);
     // An event of another version does not hide the others.
     let events: Vec<_> = events.events.iter().map(EventLine::view).filter_map(Result::ok).collect();
     pick(text, ids.chain(injections).chain(events.iter().map(|event| &*event.id)))
-}
-
-fn get<T: DeserializeOwned>(context: &Context<'_>, path: &str) -> Result<T, CliError> {
-    parse(DOING, &context.ask(DOING, "GET", path, None)?)
 }
 
 /// The daemon's answer, or an empty one if the request fails.

@@ -9,7 +9,6 @@ use serde_json::{Map, Value};
 use super::{
     CliError, Context,
     ids::{self, Names, ShortIds},
-    parse,
     terminal::{self, Terminal, Tone, one_line},
 };
 use crate::api::wire::{inbox::InboxList, views::WaitingView};
@@ -114,8 +113,8 @@ fn each_page<'c, P: DeserializeOwned>(
 ) -> Result<(), CliError> {
     let mut from: Option<String> = None;
     loop {
-        let body = context.ask(DOING, "GET", &ids::inbox_page(session, from.as_deref()), None)?;
-        from = take(parse(DOING, &body)?, context)?;
+        let page = context.get(DOING, &ids::inbox_page(session, from.as_deref()))?;
+        from = take(page, context)?;
         if from.is_none() {
             return Ok(());
         }

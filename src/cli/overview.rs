@@ -6,12 +6,9 @@
 
 use std::cmp::Reverse;
 
-use serde::de::DeserializeOwned;
-
 use super::{
     CliError, Context,
     ids::{Names, ShortIds, is_probe},
-    parse,
     sessions::{self, Sessions},
     sources,
     table::{Cell, Table},
@@ -72,7 +69,7 @@ fn more(count: usize, command: &str) -> String {
 }
 
 fn waiting(names: &Names, context: &Context<'_>) -> String {
-    let InboxList { notifications: mut waiting, next, .. } = match get(context, "/v1/inbox?limit=100") {
+    let InboxList { notifications: mut waiting, next, .. } = match context.get(DOING, "/v1/inbox?limit=100") {
         Ok(inbox) => inbox,
         Err(error) => return unknown("the pending notifications", &error),
     };
@@ -109,7 +106,7 @@ fn collecting(counts: &NotificationCounts) -> String {
 }
 
 fn delivered(names: &Names, context: &Context<'_>) -> String {
-    let newest: NotificationPage = match get(context, "/v1/notifications?limit=100") {
+    let newest: NotificationPage = match context.get(DOING, "/v1/notifications?limit=100") {
         Ok(newest) => newest,
         Err(error) => return unknown("the last deliveries", &error),
     };
@@ -184,10 +181,6 @@ fn sources(context: &Context<'_>) -> String {
 /// The text of a part that the daemon does not provide.
 fn unknown(what: &str, error: &CliError) -> String {
     format!("{what} are not known: failed to {}\n", one_line(&with_causes(error)))
-}
-
-fn get<T: DeserializeOwned>(context: &Context<'_>, path: &str) -> Result<T, CliError> {
-    parse(DOING, &context.ask(DOING, "GET", path, None)?)
 }
 
 #[cfg(test)]

@@ -43,7 +43,7 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
         ));
     }
     loop {
-        let Status { projection } = parse(DOING, &context.ask(DOING, "GET", "/v1/status", None)?)?;
+        let Status { projection } = context.get(DOING, "/v1/status")?;
         if let Some(why) = projection.failed {
             return Err(CliError::Rebuild(why));
         }

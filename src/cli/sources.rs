@@ -200,8 +200,7 @@ pub(super) fn note(source: &SourceView, context: &Context<'_>) -> Option<String>
 
 /// The folders of the open sessions.
 fn session_folders(context: &Context<'_>) -> Result<BTreeSet<Arc<str>>, CliError> {
-    let body = context.ask(DOING, "GET", "/v1/sessions", None)?;
-    let list: SessionList = parse(DOING, &body)?;
+    let list: SessionList = context.get(DOING, "/v1/sessions")?;
     let open = list.sessions.into_iter().filter(|session| session.is_open);
     Ok(open.filter_map(|session| session.harness.workspace).collect())
 }

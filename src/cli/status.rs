@@ -19,7 +19,7 @@ use crate::{
         },
     },
     cli::{
-        CliError, Context, overview, parse,
+        CliError, Context, overview,
         table::{self, Cell, Table},
         terminal::{Terminal, Tone, one_line},
     },
@@ -42,7 +42,7 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError> {
-    let status: Value = parse(DOING, &context.ask(DOING, "GET", "/v1/status", None)?)?;
+    let status: Value = context.get(DOING, "/v1/status")?;
     let terminal = &context.terminal;
     let text = match (args.json, StatusView::deserialize(&status)) {
         (true, _) => format!("{status}\n"),
@@ -250,7 +250,7 @@ struct Counted {
 /// Errors: the daemon does not answer, or its answer has an unexpected form.
 pub(super) fn failing(context: &Context<'_>) -> Result<BTreeMap<String, Vec<String>>, CliError> {
     let doing = "read the status";
-    let status: Counted = parse(doing, &context.ask(doing, "GET", "/v1/status", None)?)?;
+    let status: Counted = context.get(doing, "/v1/status")?;
     let lines = |(id, own): (String, SubscriberCounts)| {
         let lines: Vec<String> =
             own.failing.iter().map(|failing| failing.text(&id, &context.terminal)).collect();

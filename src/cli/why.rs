@@ -196,8 +196,7 @@ impl Page<'_, '_> {
         let mut page = self.line(0, &head) + &self.lines(text);
         for notification in notifications {
             let path = format!("/v1/notifications/{}", percent_encode(notification));
-            let body = self.context.ask(DOING, "GET", &path, None)?;
-            let NotificationWithHistory { notification, history, .. } = parse(DOING, &body)?;
+            let NotificationWithHistory { notification, history, .. } = self.context.get(DOING, &path)?;
             page.push_str(&format!("\n{}{}", self.head(&notification), self.became(&history, FORGOTTEN)));
         }
         Ok(page)

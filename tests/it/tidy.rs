@@ -8,6 +8,7 @@ mod client_words;
 mod modules;
 mod names;
 mod rooms;
+mod routes;
 mod rust_text;
 mod tree;
 
@@ -215,6 +216,7 @@ fn the_tree_is_tidy() {
     findings.extend(circles::check_tree(&files));
     findings.extend(modules::check_tree(&files));
     findings.extend(names::check_tree(&files, root));
+    findings.extend(routes::check_tree(&files, root));
     let list: Vec<String> = findings.iter().map(Finding::to_string).collect();
     assert!(list.is_empty(), "{} broken rules:\n{}", list.len(), list.join("\n"));
 }

@@ -6,7 +6,7 @@ use crate::{
         notify::{SinkList, SinkView},
         views::{SenderList, SenderView},
     },
-    cli::{CliError, Context, parse, status},
+    cli::{CliError, Context, status},
     daemon::causes::with_causes,
 };
 
@@ -22,9 +22,7 @@ pub(super) fn templates(context: &Context<'_>) -> Vec<Check> {
 
 /// One check per sink; none if the daemon has none.
 pub(super) fn sinks(context: &Context<'_>) -> Vec<Check> {
-    const DOING: &str = "check the sinks";
-    let answer = context.ask(DOING, "GET", "/v1/sinks", None);
-    match answer.and_then(|body| parse::<SinkList>(DOING, &body)) {
+    match context.get("check the sinks", "/v1/sinks") {
         Ok(SinkList { sinks }) => sinks.iter().map(sink).collect(),
         Err(error) => vec![not_answered("sinks", &error)],
     }
@@ -45,9 +43,7 @@ fn sink(sink: &SinkView) -> Check {
 
 /// One check per permitted sender of webhooks.
 pub(super) fn webhooks(context: &Context<'_>) -> Vec<Check> {
-    const DOING: &str = "check the senders of webhooks";
-    let answer = context.ask(DOING, "GET", "/v1/webhooks", None);
-    match answer.and_then(|body| parse::<SenderList>(DOING, &body)) {
+    match context.get("check the senders of webhooks", "/v1/webhooks") {
         Ok(SenderList { senders, listens_on }) => {
             senders.iter().map(|own| sender(own, listens_on.as_deref())).collect()
         }

@@ -8,7 +8,6 @@ use crate::{
         CliError, Context,
         ids::{self, Names, ShortIds},
         inbox::decision::{Which, discuss, dismiss},
-        parse,
         terminal::one_line,
     },
 };
@@ -47,8 +46,8 @@ pub(super) fn run(session: Option<&str>, context: &mut Context<'_>) -> Result<()
     let doing = "list the pending notifications";
     let mut at = 0;
     loop {
-        let body = context.ask(doing, "GET", &ids::inbox_page(session, None), None)?;
-        let InboxList { notifications, questions, .. } = parse(doing, &body)?;
+        let page = ids::inbox_page(session, None);
+        let InboxList { notifications, questions, .. } = context.get(doing, &page)?;
         if notifications.is_empty() {
             let asked = asked(questions);
             return context.print(if asked.is_empty() { "no pending notifications\n" } else { &asked });
