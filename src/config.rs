@@ -29,15 +29,14 @@ mod raw;
 mod unsupported;
 mod values;
 
-pub(crate) mod activation;
 mod batching;
 pub mod case;
 pub mod daemon;
+pub mod keys;
 pub(crate) mod layout;
 mod limits;
 pub mod producers;
 mod sinks;
-mod sources;
 mod subscriber;
 mod subscribers;
 pub mod webhooks;

@@ -68,7 +68,7 @@ pub(crate) async fn sinks(State(app): State<App>) -> Result<Json<SinkList>, ApiE
         };
         SinkView { name: sink.as_str().to_owned(), to, problem }
     };
-    Ok(Json(SinkList { sinks: join_all(settings.default.iter().map(look)).await }))
+    Ok(Json(SinkList { sinks: join_all(settings.all.default.iter().map(look)).await }))
 }
 
 /// Sends a notice to the user on behalf of `session`, if given.

@@ -21,7 +21,6 @@ use crate::{
             StatusView, SubscriberCounts, TokenCounts,
         },
     },
-    config::daemon::DurabilityKind,
     daemon::{tasks::run_blocking, version},
 };
 
@@ -88,7 +87,7 @@ fn counted(app: &App, EngineView { engine, applied, now }: &EngineView<'_>) -> S
             head: app.journal.written().borrow().0,
             synced: app.journal.synced().borrow().0,
             applied: applied.0,
-            durability: <&str>::from(DurabilityKind::from(app.durability)).to_owned(),
+            durability: <&str>::from(app.durability).to_owned(),
             full: app.journal.disk_full().map(|full| full.to_string()),
             failed: app.journal.poisoned().map(|poisoned| poisoned.to_string()),
             problems: app.journal.health().sentences(),

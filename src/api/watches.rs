@@ -271,7 +271,7 @@ async fn read(app: &App, request: &WatchRequest, owner: Owner) -> Result<Watch, 
     let offset = |at: Timestamp| (app.utc_offset)(at);
     let terms = Terms { now, utc_offset: &offset, folder: owner.folder.as_deref() };
     let in_force = app.registry.sources().settings();
-    let (settings, is_asking) = (&in_force.watch, in_force.ci.enabled);
+    let (settings, is_asking) = (&in_force.watch, in_force.ci.is_on());
     if !settings.enabled {
         let message = "watches are disabled: [sources.watch] enabled = false";
         return Err(ApiError::new(StatusCode::CONFLICT, message));

@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 
 use engine::{
     event::{Event, Provenance, Severity, cut_text, mask_secrets, strip_text, terminal_line},
-    settings::{Entries, Entry, Keys, entry_folder, entry_name, entry_text},
+    settings::{Entries, Entry, Keys, Table, entry_folder, entry_name, entry_text, settings},
 };
 
 /// The minimum time between two events of a log.
@@ -30,6 +30,25 @@ const MATCHED: &str = "log.line.matched";
 
 /// The entries of `[[sources.log]]`.
 pub type Settings = Entries<Log>;
+
+settings! {
+    /// Logs whose lines agents are notified of (`log.line.matched`): at most one line a second, with
+    /// the number of the others. A log that is renamed or truncated is followed. Lines from before
+    /// the start are ignored.
+    struct Written from impl Keys {
+        /// The file: an absolute path, or a path in the folder of each open session.
+        path: Arc<str>, needed(entry_text), like "\"log/dev.log\"";
+        /// A regular expression for the lines to report. The text that its first group matches is
+        /// reported separately.
+        wanted "match": Pattern, needed(Pattern::read), like "\"ERROR|panicked\"";
+        /// A regular expression for lines to ignore among them.
+        ignored "ignore": Pattern, parsed(Pattern::read), like "\"ERROR: retrying\"";
+        /// The name of the entry; without this key, its path.
+        name: Arc<str>, parsed(entry_name), like "\"dev\"";
+        /// The folder whose sessions are notified; a relative path is in this folder.
+        workspace: Arc<str>, parsed(entry_folder), like "\"/home/me/shop\"";
+    }
+}
 
 /// One entry: a log whose lines are searched.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -103,9 +122,7 @@ impl Log {
 
 impl Entry for Log {
     fn read(keys: &mut impl Keys) -> Option<Self> {
-        let (path, wanted) = (keys.needed("path", entry_text), keys.needed("match", Pattern::read));
-        let (ignored, name) = (keys.parsed("ignore", Pattern::read), keys.parsed("name", entry_name));
-        let workspace = keys.parsed("workspace", entry_folder);
+        let Written { path, wanted, ignored, name, workspace } = Written::read(keys);
         let path = path?;
         Some(Self {
             name: name.unwrap_or_else(|| Arc::clone(&path)),
@@ -118,6 +135,10 @@ impl Entry for Log {
 
     fn name(&self) -> &str {
         &self.name
+    }
+
+    fn table() -> Table {
+        Written::table()
     }
 }
 

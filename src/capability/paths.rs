@@ -19,7 +19,7 @@ use serde_json::{Map, json};
 
 use engine::{
     event::{Event, Provenance, Severity, cut_text, strip_text},
-    settings::{Entries, Entry, Form, Keys, entry_folder, entry_name, entry_text},
+    settings::{Entries, Entry, Form, Keys, Table, entry_folder, entry_name, entry_text, settings},
 };
 
 /// Most changes of one scan that are reported individually; the last event has the number of the
@@ -44,6 +44,24 @@ const IGNORED: Form<Arc<str>> = Form {
     note: "a folder is excluded by its name, at any depth: \"target\"",
     parse: |name| (!name.contains(['/', '*'])).then(|| name.into()),
 };
+
+settings! {
+    /// Files that are watched while a session is open: agents are notified when one is created,
+    /// changed, deleted or renamed (`fs.file.*`), even if they do not know the file. Files that an
+    /// agent reads or writes need no entry, see `[sources.files]`.
+    struct Written from impl Keys {
+        /// A pattern of files: an absolute path, or a path in the folder of each open session. `*` is
+        /// any part of a name, `**` any folders. Only the folders below the part without a pattern
+        /// are watched.
+        glob: Arc<str>, needed(read_glob), like "\"schemas/*.sql\"";
+        /// The name of the entry; without this key, its pattern.
+        name: Arc<str>, parsed(entry_name), like "\"schemas\"";
+        /// Folders that are ignored, by name.
+        ignored "ignore": Vec<Arc<str>> = ignored(), texts(&IGNORED, IGNORED_MAX);
+        /// The folder whose sessions are notified; a relative pattern is in this folder.
+        workspace: Arc<str>, parsed(entry_folder), like "\"/home/me/shop\"";
+    }
+}
 
 /// One entry: the files to watch.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -114,20 +132,17 @@ pub enum Change {
 
 impl Entry for Paths {
     fn read(keys: &mut impl Keys) -> Option<Self> {
-        let (glob, name) = (keys.needed("glob", read_glob), keys.parsed("name", entry_name));
-        let ignored = keys.texts("ignore", &IGNORED, IGNORED_MAX);
-        let workspace = keys.parsed("workspace", entry_folder);
+        let Written { glob, name, ignored, workspace } = Written::read(keys);
         let glob = glob?;
-        Some(Self {
-            name: name.unwrap_or_else(|| Arc::clone(&glob)),
-            glob,
-            ignored: ignored.unwrap_or_else(self::ignored),
-            workspace,
-        })
+        Some(Self { name: name.unwrap_or_else(|| Arc::clone(&glob)), glob, ignored, workspace })
     }
 
     fn name(&self) -> &str {
         &self.name
+    }
+
+    fn table() -> Table {
+        Written::table()
     }
 }
 

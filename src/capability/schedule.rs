@@ -27,7 +27,7 @@ use serde_json::json;
 
 use engine::{
     event::{Event, Severity},
-    settings::{Entries, Entry, Keys, entry_folder, entry_name, entry_text},
+    settings::{Entries, Entry, Keys, Table, entry_folder, entry_name, entry_text, settings},
     sorted::SortedMap,
 };
 
@@ -40,6 +40,22 @@ const FIRED: &str = "timer.fired";
 
 /// The entries of `[[sources.schedule]]`.
 pub type Settings = Entries<Schedule>;
+
+settings! {
+    /// Times at which agents are notified (`timer.fired`). A time that passed while the machine slept
+    /// or no daemon ran is notified late, if it is the newest one and at most an hour old.
+    struct Written from impl Keys {
+        /// The name of the entry.
+        name: Arc<str>, needed(entry_name), like "\"standup\"";
+        /// Minute, hour, day of the month, month and weekday, by your clock. With six fields, the
+        /// first one is the second.
+        cron: Cron, needed(read_cron), like "\"0 9 * * 1-5\"";
+        /// A text for the agent, besides the name.
+        message: Arc<str>, parsed(entry_text), like "\"Write down what was done.\"";
+        /// The folder whose sessions are notified; without this key, all sessions are.
+        workspace: Arc<str>, parsed(entry_folder), like "\"/home/me/shop\"";
+    }
+}
 
 /// One entry: a recurring time.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -101,14 +117,16 @@ impl Schedule {
 
 impl Entry for Schedule {
     fn read(keys: &mut impl Keys) -> Option<Self> {
-        let (name, cron) = (keys.needed("name", entry_name), keys.needed("cron", read_cron));
-        let (message, workspace) =
-            (keys.parsed("message", entry_text), keys.parsed("workspace", entry_folder));
+        let Written { name, cron, message, workspace } = Written::read(keys);
         Some(Self { name: name?, cron: cron?, message, workspace })
     }
 
     fn name(&self) -> &str {
         &self.name
+    }
+
+    fn table() -> Table {
+        Written::table()
     }
 }
 

@@ -28,7 +28,11 @@ const MIN_LIMITS: std::ops::RangeInclusive<Duration> =
 const ENDED_BY_KEYS: [i32; 2] = [130, 148];
 
 settings! {
-    /// How long a successful command must have run.
+    /// Notifies an agent of commands that its user ran in a terminal, in the folder of the agent, if
+    /// they failed or took long (`user.command.ended`). The shell of the user has to report them:
+    /// `aside shell-init`.
+    enabled: bool = true, flag();
+    /// The shortest run of a successful command that is reported.
     min: Duration = Duration::from_secs(5), duration(MIN_LIMITS);
 }
 

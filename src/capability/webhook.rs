@@ -44,6 +44,27 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// Whether it signs its webhooks with a secret.
+    pub const fn signs(self) -> bool {
+        !matches!(self, Self::Alertmanager)
+    }
+
+    /// Its description in `config/aside.toml`.
+    pub const fn about(self) -> &'static [&'static str] {
+        match self {
+            Self::Github => &[" GitHub. The secret is the one of the webhook's settings there."],
+            Self::Gitlab => &[" GitLab. The secret is the secret token, or the signing token `whsec_..`."],
+            Self::Forgejo => &[" Forgejo and Gitea."],
+            Self::Standard => {
+                &[" Any sender that signs as Standard Webhooks defines, with a secret `whsec_..`."]
+            }
+            Self::Alertmanager => &[
+                " Alertmanager with its notifications, and Prometheus with its alerts at /api/v2/alerts.",
+                " They send a token of the daemon with the scope `publish`.",
+            ],
+        }
+    }
+
     /// The headers that may name the event; the first existing one counts.
     const fn event_headers(self) -> &'static [&'static str] {
         match self {

@@ -1,32 +1,36 @@
 //! `aside.toml`: the settings of the daemon, the injections and the sessions.
 //!
-//! Every key, its default and its unit are in `config/aside.toml`, which is the lowest layer. The
-//! defaults here are the same; a test compares them. A wrong value is reported, and the value of
-//! the layer below stays. Folders and the socket's path are not settings: they come from the
+//! Each key is a row of `settings!`, here or in the module that uses the key. `config/aside.toml`,
+//! which is the lowest layer, is generated from the rows. A wrong value is reported, and the value
+//! of the layer below stays. Folders and the socket's path are not settings: they come from the
 //! environment.
 
 use std::{
-    collections::BTreeMap, net::SocketAddr, ops::RangeInclusive, path::PathBuf, sync::Arc, time::Duration,
+    collections::BTreeMap, net::SocketAddr, num::NonZeroU32, path::PathBuf, sync::Arc, time::Duration,
 };
 
 use engine::{
     conversation::{InjectionSettings, SessionSettings},
     detector,
     exchange::Format,
-    notification::Tokens,
     pipeline::activation::WakeSettings,
-    probe, sink,
+    probe,
+    rate::Rate,
+    settings::{Keys, Row, settings},
+    sink,
     throttle::SourceRates,
 };
-use strum::{EnumDiscriminants, IntoStaticStr, VariantArray};
+use strum::{IntoStaticStr, VariantArray};
 
 use crate::{
     capability::{outside, webhook::Kind},
     config::{
-        activation, frames,
-        raw::{Document, Parsed, Section, Value, finish_all},
-        report::{Diagnostic, shown},
-        sinks, sources, subscriber, values,
+        frames,
+        keys::FileTable,
+        producers,
+        raw::{Document, Section, Value, finish_all},
+        report::Diagnostic,
+        sinks, subscriber,
         webhooks::{self, Sender},
     },
 };
@@ -34,58 +38,14 @@ use crate::{
 const SECTIONS: [&str; 8] =
     ["journal", "http", "injection", "sessions", "sources", "sinks", "activation", "webhooks"];
 
-/// Default time between syncs with `durability = "interval"`; a power failure may lose the records
-/// of this time.
-const SYNC_INTERVAL: Duration = Duration::from_millis(100);
-/// Shortest and longest time between syncs.
-const SYNC_INTERVAL_LIMITS: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(10);
-/// Default size of a journal segment in bytes.
-const SEGMENT_BYTES: u64 = 64 * 1024 * 1024;
-/// Smallest and largest segment: a few events of the largest size; a size that the check at the
-/// start still reads quickly.
-const SEGMENT_BYTES_LIMITS: RangeInclusive<u64> = 1024 * 1024..=1024 * 1024 * 1024;
-/// Default age at which records are deleted: a month of history.
-const RETAIN_AGE: Duration = Duration::from_secs(30 * 24 * 3_600);
-/// Shortest and longest such age.
-const RETAIN_AGE_LIMITS: RangeInclusive<Duration> =
-    Duration::from_secs(3_600)..=Duration::from_secs(10 * 365 * 24 * 3_600);
-/// Default size beyond which the oldest records are deleted, in bytes: some tens of millions of
-/// sealed events.
-const RETAIN_BYTES: u64 = 2 * 1024 * 1024 * 1024;
-/// Smallest and largest such size: a few of the smallest segments; more than the size of a disk.
-const RETAIN_BYTES_LIMITS: RangeInclusive<u64> = 16 * 1024 * 1024..=1 << 50;
-/// Default size of the history beyond which its oldest entries are deleted, in bytes: some 300,000
-/// deliveries.
-const HISTORY_BYTES: u64 = 256 * 1024 * 1024;
-/// Smallest and largest such size: some thousand deliveries; more than a query reads in a day.
-const HISTORY_BYTES_LIMITS: RangeInclusive<u64> = 16 * 1024 * 1024..=1 << 40;
-/// Default number of records between two snapshots: at 1 to 2 us each, a start after a kill applies
-/// them in some 50 ms.
-const SNAPSHOT_RECORDS: u32 = 32_768;
-/// Fewest and most records between two snapshots. At the minimum, a snapshot costs about as much as
-/// its records; at the maximum, a start takes some seconds.
-const SNAPSHOT_RECORDS_LIMITS: RangeInclusive<u32> = 100..=1_000_000;
-const INJECTION: InjectionSettings = InjectionSettings::DEFAULT;
-/// Fewest and most notifications of an injection.
-const MAX_NOTIFICATIONS_LIMITS: RangeInclusive<u32> = 1..=100;
-/// Fewest and most tokens of an injection: the wrapper and one short line; a tenth of a large
-/// context.
-const MAX_TOKENS_LIMITS: RangeInclusive<u32> = 100..=20_000;
-/// Fewest and most characters of an injection: four to five for each token.
-const MAX_CHARS_LIMITS: RangeInclusive<u32> = 400..=100_000;
-/// Shortest and longest lease: a quick hook; a tool that runs for a day.
-const LEASE_LIMITS: RangeInclusive<Duration> = Duration::from_secs(1)..=DAY;
-const SESSIONS: SessionSettings = SessionSettings::DEFAULT;
-/// Shortest and longest queue: one injection; a length that fits in memory for hundreds of
-/// sessions.
-const QUEUE_LEN_LIMITS: RangeInclusive<u32> = 10..=100_000;
-/// Fewest and most notifications in all queues: those of a few sessions; some 5 GB.
-const PENDING_LIMITS: RangeInclusive<u32> = 1_000..=10_000_000;
-/// Shortest and longest time for which sessions and their pending notifications are kept.
-const KEEP_LIMITS: RangeInclusive<Duration> = Duration::from_secs(60)..=Duration::from_secs(30 * 24 * 3_600);
 /// Approximate number of characters of a token.
 const CHARS_PER_TOKEN: u32 = 4;
 const DAY: Duration = Duration::from_secs(24 * 3_600);
+const MIB: u64 = 1 << 20;
+/// Default rate of a source that other people than the user write to: a checkout of some thousand
+/// files passes, an endless loop does not.
+const REMOTE_RATE: Rate =
+    Rate { count: NonZeroU32::new(6_000).expect("not zero"), per: Duration::from_secs(60) };
 
 /// The settings of the daemon; those of the engine are in its rules.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -96,39 +56,74 @@ pub struct DaemonConfig {
     pub http: Option<HttpConfig>,
 }
 
-/// The settings of the journal.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct JournalConfig {
-    /// When a published event is acknowledged.
-    pub durability: Durability,
-    /// Size of a segment file in bytes.
-    pub segment_bytes: u64,
-    /// Whether full segments are sealed.
-    pub seal: bool,
-    /// Maximum age of the newest record of a segment; `None` for no limit.
-    pub retain_age: Option<Duration>,
-    /// Maximum size of all segments in bytes; `None` for no limit.
-    pub retain_bytes: Option<u64>,
-    /// Maximum size of the history's file in bytes.
-    pub history_bytes: u64,
-    /// The number of records between two snapshots.
-    pub snapshot_records: u32,
+// The smallest segment holds a few events of the largest size; a start still reads the largest one
+// quickly. 2 GiB are some tens of millions of sealed events, and 256 MiB of history some 300,000
+// deliveries. A snapshot every 100 records costs about as much as the records; after 1,000,000 a
+// start takes some seconds, after 32,768 some 50 ms.
+settings! {
+    /// The journal of everything that happens. These keys are read when the daemon starts.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct JournalConfig from Section<'_> {
+        /// The time between two syncs with `durability = "interval"`.
+        interval: Duration = Duration::from_millis(100),
+            duration(Duration::from_millis(1)..=Duration::from_secs(10));
+        /// When a published event is acknowledged: `"sync"` after it is on the disk, `"interval"`
+        /// after it is written. The second is faster, but a power failure loses what is younger than
+        /// `interval`. Exchanges never wait for the disk: with `"sync"`, a power failure may lose
+        /// those of the last second, and what they delivered is delivered again.
+        durability: Durability = Durability::Sync, word();
+        /// The size of one file of the journal.
+        segment_bytes: u64 = 64 * MIB, bytes(MIB..=1024 * MIB);
+        /// Compresses full files in the background, to about a sixth.
+        seal: bool = true, flag();
+        /// Records older than this are deleted, a file at a time, once no snapshot needs them.
+        retain_age: Option<Duration> = Some(30 * DAY),
+            duration_or_off(Duration::from_secs(3_600)..=3_650 * DAY);
+        /// If all files together are larger than this, the oldest ones are deleted in the same way.
+        retain_bytes: Option<u64> = Some(2048 * MIB), bytes_or_off(16 * MIB..=1 << 50);
+        /// If the history (projection.db), which is made from the journal, is larger than this, its
+        /// oldest entries are deleted.
+        history_bytes: u64 = 256 * MIB, bytes(16 * MIB..=1 << 40);
+        /// A snapshot of the state is written after this number of records. A start after a crash
+        /// applies at most about as many records.
+        snapshot_records: u32 = 32_768, number(100..=1_000_000);
+    }
+}
+
+settings! {
+    /// The API on TCP, in addition to the Unix socket. These keys are read when the daemon starts.
+    struct Http from Section<'_> {
+        /// Address and port: a loopback address, because events can hold anything. Without this key
+        /// nothing listens on TCP.
+        listen: SocketAddr, loopback(), like "\"127.0.0.1:4127\"";
+        /// A file of bearer tokens, of which clients on TCP must send one; without this key, the
+        /// daemon creates a token in its state folder.
+        token_file: PathBuf, path(), like "\"/run/aside/token\"";
+    }
+}
+
+settings! {
+    /// Limits of all sources, and a table for each of them.
+    struct Rates from Section<'_> {
+        /// Most events of one source that are dispatched in a time, such as `"1000/s"`. Further
+        /// events stay in the journal and are delivered to nobody; a `source.throttled` event a
+        /// second counts them.
+        rate: Option<Rate> = None, rate_or_off();
+        /// The same limit for events that arrive over TCP or as CloudEvents, from a source that
+        /// `trusted` in `[activation]` does not name.
+        remote_rate: Option<Rate> = Some(REMOTE_RATE), rate_or_off();
+    }
 }
 
 /// When a published event is acknowledged.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, EnumDiscriminants)]
-#[strum_discriminants(
-    name(DurabilityKind),
-    vis(pub(crate)),
-    derive(IntoStaticStr, VariantArray),
-    strum(serialize_all = "snake_case")
-)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub enum Durability {
     /// After it is on the disk.
     Sync,
-    /// After it is written. It is synced within this time, so a power failure can lose younger
+    /// After it is written. It is synced after `interval`, so a power failure can lose younger
     /// records.
-    Interval(Duration),
+    Interval,
 }
 
 /// The API on TCP, in addition to the socket.
@@ -168,26 +163,28 @@ pub(crate) fn compile(documents: &[Document<'_>]) -> Settings {
         mut activation,
         mut webhooks,
     ] = SECTIONS.map(|name| Section::new(name, documents));
-    let mut tables = sources::tables(&mut sources);
-    let senders = Kind::VARIANTS.iter().map(|kind| (*kind, webhooks.table(kind.as_str())));
-    let (senders, sender_tables) = webhooks::read_senders(senders.collect());
-    let mut of_sinks = sinks::TABLES.map(|name| sinks.table(name));
+    let mut tables: BTreeMap<_, _> =
+        producers::switched().map(|row| (row.name, sources.table(row.name))).collect();
+    let (senders, sender_tables) = webhooks::read_senders(&mut webhooks);
+    let (sink_settings, sink_tables) = sinks::read(&mut sinks);
+    let Rates { rate, remote_rate } = Rates::read(&mut sources);
     let mut settings = Settings {
-        daemon: DaemonConfig { journal: read_journal(&mut journal), http: read_http(&mut http) },
-        injection: read_injection(&mut injection),
-        sessions: read_sessions(&mut sessions),
-        sources: sources::read(&mut sources),
+        daemon: DaemonConfig { journal: JournalConfig::read(&mut journal), http: read_http(&mut http) },
+        injection: InjectionSettings::read(&mut injection),
+        sessions: SessionSettings::read(&mut sessions),
+        sources: SourceRates { rate, remote_rate },
         detectors: detector::Settings::read(&mut tables),
         probes: Arc::new(probe::Settings::read(&mut tables)),
         outside: Arc::new(outside::Settings::read(&mut tables)),
-        sinks: Arc::new(sinks::read(&mut sinks, &mut of_sinks)),
-        wake: Arc::new(activation::read(&mut activation)),
+        sinks: Arc::new(sink_settings),
+        wake: Arc::new(WakeSettings::read(&mut activation)),
         senders,
         origins: BTreeMap::new(),
         found: Vec::new(),
     };
+    check_frames(&mut injection, &settings.injection);
     let mut sections = vec![journal, http, injection, sessions, sources, sinks, activation, webhooks];
-    sections.extend(tables.into_values().chain(sender_tables).chain(of_sinks));
+    sections.extend(tables.into_values().chain(sender_tables).chain(sink_tables));
     for section in &sections {
         settings.origins.extend(section.origins().clone());
     }
@@ -195,98 +192,57 @@ pub(crate) fn compile(documents: &[Document<'_>]) -> Settings {
     settings
 }
 
-fn read_journal(section: &mut Section<'_>) -> JournalConfig {
-    let interval = section
-        .read("interval", |value| values::duration(value, SYNC_INTERVAL_LIMITS))
-        .unwrap_or(SYNC_INTERVAL);
-    JournalConfig {
-        durability: match section.read("durability", values::word::<DurabilityKind>) {
-            Some(DurabilityKind::Interval) => Durability::Interval(interval),
-            Some(DurabilityKind::Sync) | None => Durability::Sync,
-        },
-        segment_bytes: section
-            .read("segment_bytes", |value| values::integer(value, SEGMENT_BYTES_LIMITS))
-            .unwrap_or(SEGMENT_BYTES),
-        seal: section.read("seal", values::flag).unwrap_or(true),
-        retain_age: section
-            .read("retain_age", |value| {
-                values::unless_off(value, |value| values::duration(value, RETAIN_AGE_LIMITS))
-            })
-            .unwrap_or(Some(RETAIN_AGE)),
-        retain_bytes: section
-            .read("retain_bytes", |value| {
-                values::unless_off(value, |value| values::integer(value, RETAIN_BYTES_LIMITS))
-            })
-            .unwrap_or(Some(RETAIN_BYTES)),
-        history_bytes: section
-            .read("history_bytes", |value| values::integer(value, HISTORY_BYTES_LIMITS))
-            .unwrap_or(HISTORY_BYTES),
-        snapshot_records: section
-            .read("snapshot_records", |value| values::integer(value, SNAPSHOT_RECORDS_LIMITS))
-            .unwrap_or(SNAPSHOT_RECORDS),
-    }
-}
-
 fn read_http(section: &mut Section<'_>) -> Option<HttpConfig> {
-    let listen = section.read("listen", loopback);
-    let token_file = section.read("token_file", values::absolute_path);
+    let Http { listen, token_file } = Http::read(section);
     if section.value("listen").is_none() {
-        section.object("token_file", |value| {
-            value.error("`token_file` has no effect without `listen`").into_warning()
-        });
+        section.warn("token_file", "`token_file` has no effect without `listen`");
     }
     listen.map(|listen| HttpConfig { listen, token_file })
 }
 
-fn loopback(value: &Value<'_>) -> Parsed<SocketAddr> {
-    let text = values::text(value)?;
-    let Ok(address) = text.parse::<SocketAddr>() else {
-        let message = format!("`{}` is not an address with a port", shown(text));
-        return Err(vec![value.error(message).with_note("an address is written like \"127.0.0.1:4127\"")]);
-    };
-    if !address.ip().is_loopback() {
-        let message = format!("`{address}` can be reached from other machines");
-        return Err(vec![value.error(message).with_note("only 127.0.0.0/8 and [::1] are allowed")]);
-    }
-    Ok(address)
+/// The description of the tables of `aside.toml`, in the order of `config/aside.toml`.
+pub fn tables() -> Vec<FileTable> {
+    let mut tables = vec![
+        FileTable::new("journal", JournalConfig::table()),
+        FileTable::new("http", Http::table()),
+        FileTable::new("injection", InjectionSettings::table()),
+        FileTable::new("sessions", SessionSettings::table()),
+        FileTable::new("sources", Rates::table()),
+    ];
+    tables.extend(of_sources(probe::Settings::ROWS));
+    tables.extend(of_sources(detector::Settings::ROWS));
+    tables.extend(of_sources(outside::Settings::ROWS));
+    tables.push(FileTable::new("sinks", sink::Common::table()));
+    let of_sinks = sink::Settings::TABLES.iter();
+    tables.extend(of_sinks.map(|(name, table)| FileTable::new(format!("sinks.{name}"), table())));
+    tables.push(FileTable::new("activation", WakeSettings::table()));
+    let senders = webhooks::tables();
+    tables.extend(senders.map(|(name, table)| FileTable::new(format!("webhooks.{name}"), table)));
+    tables
 }
 
-fn read_injection(section: &mut Section<'_>) -> InjectionSettings {
-    let max_notifications =
-        section.read("max_notifications", |value| values::integer(value, MAX_NOTIFICATIONS_LIMITS));
-    let max_tokens = section.read("max_tokens", |value| values::integer(value, MAX_TOKENS_LIMITS));
-    let max_chars = section.read("max_chars", |value| values::integer(value, MAX_CHARS_LIMITS));
-    let format = section.read("format", values::word::<Format>);
-    let lease = section.read("lease", |value| values::duration(value, LEASE_LIMITS));
-    let delivery_notice = section.read("delivery_notice", values::flag);
-    check_frames(section, max_tokens, max_chars);
-    InjectionSettings {
-        max_notifications: max_notifications.unwrap_or(INJECTION.max_notifications),
-        max_tokens: max_tokens.map_or(INJECTION.max_tokens, Tokens),
-        max_chars: max_chars.unwrap_or(INJECTION.max_chars),
-        format: format.unwrap_or(INJECTION.format),
-        lease: lease.unwrap_or(INJECTION.lease),
-        delivery_notice: delivery_notice.unwrap_or(INJECTION.delivery_notice),
-    }
+fn of_sources<S>(rows: &[Row<S>]) -> impl Iterator<Item = FileTable> {
+    rows.iter().map(|row| FileTable {
+        is_list: row.is_list,
+        ..FileTable::new(format!("sources.{}", row.name), (row.table)())
+    })
 }
 
 /// Warns of limits that are too small for a notification of the default size and the frame of some
 /// format.
-fn check_frames(section: &mut Section<'_>, max_tokens: Option<u32>, max_chars: Option<u32>) {
+fn check_frames(section: &mut Section<'_>, limits: &InjectionSettings) {
     let frames = frames::frames();
     let wanted = subscriber::MAX_TOKENS;
-    let tightest = frames.iter().max_by_key(|frame| frame.tokens);
-    if let (Some(limit), Some(frame)) = (max_tokens, tightest)
-        && limit < frame.tokens.0 + wanted
+    if let Some(frame) = frames.iter().max_by_key(|frame| frame.tokens)
+        && limits.max_tokens.0 < frame.tokens.0 + wanted
     {
-        let room = limit.saturating_sub(frame.tokens.0);
+        let room = limits.max_tokens.0.saturating_sub(frame.tokens.0);
         section.object("max_tokens", |value| too_small(value, frame.format, frame.tokens.0, room, "tokens"));
     }
-    let widest = frames.iter().max_by_key(|frame| frame.chars);
-    if let (Some(limit), Some(frame)) = (max_chars, widest)
-        && limit < frame.chars + wanted * CHARS_PER_TOKEN
+    if let Some(frame) = frames.iter().max_by_key(|frame| frame.chars)
+        && limits.max_chars < frame.chars + wanted * CHARS_PER_TOKEN
     {
-        let room = limit.saturating_sub(frame.chars);
+        let room = limits.max_chars.saturating_sub(frame.chars);
         section.object("max_chars", |value| too_small(value, frame.format, frame.chars, room, "characters"));
     }
 }
@@ -303,26 +259,11 @@ fn too_small(value: &Value<'_>, format: Format, frame: u32, room: u32, unit: &st
     value.error(message).with_note(note).into_warning()
 }
 
-fn read_sessions(section: &mut Section<'_>) -> SessionSettings {
-    let queue_len_max = section.read("queue_len_max", |value| values::integer(value, QUEUE_LEN_LIMITS));
-    let keep = |value: &Value<'_>| values::duration(value, KEEP_LIMITS);
-    let pending_max = section.read("pending_max", |value| values::integer(value, PENDING_LIMITS));
-    SessionSettings {
-        queue_len_max: queue_len_max.unwrap_or(SESSIONS.queue_len_max),
-        pending_max: pending_max.unwrap_or(SESSIONS.pending_max),
-        idle_close: section.read("idle_close", keep).unwrap_or(SESSIONS.idle_close),
-        unclaimed_ttl: section.read("unclaimed_ttl", keep).unwrap_or(SESSIONS.unclaimed_ttl),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{
-        layers::{LayerKind, SourceFile},
-        producers,
-    };
-    use engine::words::Words;
+    use crate::config::layers::{LayerKind, SourceFile};
+    use engine::notification::Tokens;
 
     const SHIPPED: &str = include_str!("../../config/aside.toml");
 
@@ -351,11 +292,6 @@ mod tests {
         )
     }
 
-    /// The shipped file, in which the keys without a default are uncommented.
-    fn all_keys() -> String {
-        SHIPPED.lines().map(|line| line.strip_prefix("#: ").unwrap_or(line)).collect::<Vec<_>>().join("\n")
-    }
-
     #[test]
     fn code_defaults_match_the_shipped_settings_file() {
         let shipped = compiled(SHIPPED);
@@ -363,34 +299,34 @@ mod tests {
         assert_eq!(values(&shipped), values(&compiled("")));
     }
 
-    #[test]
-    fn shipped_settings_file_lists_exactly_the_supported_keys() {
-        let settings = compiled(&all_keys());
-        assert!(settings.found.is_empty(), "{:?}", settings.found);
-        let in_file: Vec<_> = settings.origins.keys().cloned().collect();
+    /// The keys of a table, of which the tables in it are left out.
+    fn names(tables: &[FileTable]) -> Vec<String> {
+        let own = |table: &FileTable| -> Vec<String> {
+            table.keys.iter().map(|key| format!("{}.{}", table.name, key.name)).collect()
+        };
+        tables.iter().flat_map(own).collect()
+    }
 
-        let (lists, tables): (Vec<_>, Vec<_>) = producers::switched().partition(|row| row.kind.is_list());
-        let tables = tables.into_iter().map(|row| format!("sources.{}", row.name));
-        let lists = lists.iter().map(|row| format!("[sources.{}]", row.name));
-        let senders = Kind::words().map(|kind| format!("webhooks.{kind}"));
-        let of_sinks = sinks::TABLES.map(|name| format!("sinks.{name}"));
-        let servers = settings.outside.lsp.servers.keys().map(|name| format!("sources.lsp.servers.{name}"));
-        let sections = SECTIONS.map(str::to_owned).into_iter().chain(tables).chain(servers);
-        let sections: Vec<String> = sections.chain(senders).chain(of_sinks).chain(lists).collect();
-        let names: Vec<&str> = sections.iter().map(|name| name.trim_matches(['[', ']'])).collect();
-        let unknown: String = sections.iter().map(|name| format!("[{name}]\nno_such_key = 1\n")).collect();
-        let unknown = compiled(&unknown);
-        let mut known = Vec::new();
-        for diagnostic in &unknown.found {
-            let (section, _) = diagnostic.key.rsplit_once('.').expect("a section");
+    #[test]
+    fn each_key_that_is_read_has_a_row() {
+        let tables = tables();
+        let unknown = |table: &FileTable| match table.is_list {
+            true => format!("[[{}]]\nno_such_key = 1\n", table.name),
+            false => format!("[{}]\nno_such_key = 1\n", table.name),
+        };
+        let of_tables: Vec<&str> = tables.iter().map(|table| &*table.name).collect();
+        let mut read = Vec::new();
+        for diagnostic in &compiled(&tables.iter().map(unknown).collect::<String>()).found {
+            let Some((section, "no_such_key")) = diagnostic.key.rsplit_once('.') else { continue };
             // The name of a table in a list ends with its index.
             let section = section.trim_end_matches("[0]");
-            known.extend(diagnostic.allowed.iter().map(|key| format!("{section}.{key}")));
+            read.extend(diagnostic.allowed.iter().map(|key| format!("{section}.{key}")));
         }
-        // Each table lists its own keys.
-        known.retain(|key| !names.contains(&key.as_str()));
-        known.sort_unstable();
-        assert_eq!(in_file, known);
+        read.retain(|key| !of_tables.contains(&key.as_str()));
+        let mut rows = names(&tables);
+        rows.sort_unstable();
+        read.sort_unstable();
+        assert_eq!(rows, read);
     }
 
     #[test]
@@ -402,8 +338,8 @@ mod tests {
              [injection]\nformat = \"toon\"\nlease = \"1h30m\"\nmax_tokens = 1_000\ndelivery_notice = false\n",
         );
         assert!(settings.found.is_empty(), "{:?}", settings.found);
-        assert_eq!(settings.daemon.journal.durability, Durability::Interval(Duration::from_secs(1)));
         let journal = &settings.daemon.journal;
+        assert_eq!((journal.durability, journal.interval), (Durability::Interval, Duration::from_secs(1)));
         let days = |days: u64| Some(Duration::from_secs(days * 24 * 3_600));
         assert_eq!((journal.seal, journal.retain_age, journal.retain_bytes), (false, days(90), None));
         let http = settings.daemon.http.expect("http is on");

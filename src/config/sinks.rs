@@ -1,15 +1,8 @@
-//! `[sinks]` of `aside.toml` and its tables: the destinations of messages to the user.
-//!
-//! A sink in `default` without its required keys is an error, because it could not be used. Secrets
-//! are in separate files, because every version of this file is kept with the journal.
+//! `[sinks]` of `aside.toml` and its tables, whose keys the engine declares; and the addresses of
+//! servers in them. A sink in `default` without its required keys is an error, because it could not
+//! be used.
 
-use std::{ops::RangeInclusive, time::Duration};
-
-use engine::{
-    notification::Sink,
-    sink::{Apprise, Log, Ntfy, Settings, Url, Webhook},
-    watch::{condition::host_of, hosts::is_here},
-};
+use engine::{settings::Url, sink::Settings, watch::condition::host_of};
 
 use crate::config::{
     raw::{Parsed, Section, Value},
@@ -17,14 +10,6 @@ use crate::config::{
     values,
 };
 
-/// The tables in `[sinks]`.
-pub(super) const TABLES: [&str; 4] = ["log", "ntfy", "webhook", "apprise"];
-/// Most retries of a sink.
-const RETRIES_MAX: usize = 10;
-/// Shortest and longest time between two attempts.
-const RETRY_LIMITS: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(24 * 3_600);
-/// Smallest and largest log: some dozen notices; a size that an editor still opens.
-const LOG_BYTES_LIMITS: RangeInclusive<u64> = 64 * 1024..=256 * 1024 * 1024;
 /// The prefix of a server's address.
 const SCHEME: &str = "http://";
 /// The prefix of an address for https.
@@ -34,87 +19,31 @@ const SECURE_PORT: u16 = 443;
 /// Whether this build supports https for sinks.
 const HAS_HTTPS: bool = cfg!(feature = "https");
 
-/// Reads `[sinks]` and its tables, which are in the order of [`TABLES`].
-pub(super) fn read(sinks: &mut Section<'_>, tables: &mut [Section<'_>; 4]) -> Settings {
-    let shipped = Settings::default();
-    let [log, ntfy, webhook, apprise] = tables;
-    let settings = Settings {
-        default: sinks.read("default", read_default).unwrap_or(shipped.default),
-        retry: sinks.read("retry", read_retry).unwrap_or(shipped.retry),
-        quiet: sinks.read("quiet", values::hours),
-        log: Log {
-            path: log.read("path", values::absolute_path),
-            max_bytes: log
-                .read("max_bytes", |value| values::integer(value, LOG_BYTES_LIMITS))
-                .unwrap_or(shipped.log.max_bytes),
-        },
-        ntfy: Ntfy {
-            url: ntfy.read("url", read_topic),
-            token_file: ntfy.read("token_file", values::absolute_path),
-        },
-        webhook: Webhook {
-            url: webhook.read("url", read_url),
-            secret_file: webhook.read("secret_file", values::absolute_path),
-        },
-        apprise: Apprise {
-            command: apprise
-                .read("command", |value| values::words(value).map(Into::into))
-                .unwrap_or(shipped.apprise.command),
-            config_file: apprise.read("config_file", values::absolute_path),
-        },
-    };
-    check(sinks, tables, &settings);
-    settings
-}
-
-/// Finds sinks that lack required keys, and tokens that are sent unencrypted.
-fn check(sinks: &mut Section<'_>, tables: &mut [Section<'_>; 4], settings: &Settings) {
-    for sink in &settings.default {
+/// Reads `[sinks]` and its tables, which have to be finished separately; reports a sink without its
+/// required keys.
+pub(super) fn read<'s>(sinks: &mut Section<'s>) -> (Settings, Vec<Section<'s>>) {
+    let (settings, tables) = Settings::read(sinks, Section::table);
+    for sink in &settings.all.default {
         let name = sink.as_str();
-        let table = TABLES.iter().zip(&*tables).find(|(table, _)| **table == name).map(|(_, table)| table);
+        let index = Settings::TABLES.iter().position(|(table, _)| *table == name);
+        let table = index.and_then(|index| tables.get(index));
         let is_missing = |key: &&&str| table.is_none_or(|table| table.value(key).is_none());
         if let Some(key) = sink.delivery().needs.iter().find(is_missing) {
             let message = format!("`{name}` cannot be used: `{key}` is missing in [sinks.{name}]");
             sinks.object("default", |value| value.error(message));
         }
     }
-    let [_, ntfy, ..] = tables;
-    let is_open = |url: &Url| !url.is_secure && !is_here(&url.host);
-    if settings.ntfy.url.as_ref().is_some_and(is_open) && settings.ntfy.token_file.is_some() {
-        ntfy.object("token_file", |value| {
-            value.error("the token is sent to another machine without encryption").into_warning()
-        });
-    }
+    (settings, tables)
 }
 
-fn read_default(value: &Value<'_>) -> Parsed<Vec<Sink>> {
-    let found = values::list(value, values::word::<Sink>)?;
-    let mut once: Vec<Sink> = Vec::with_capacity(found.len());
-    for sink in found {
-        if once.contains(&sink) {
-            return Err(vec![value.error(format!("`{}` is listed twice", sink.as_str()))]);
-        }
-        once.push(sink);
-    }
-    Ok(once)
-}
-
-fn read_retry(value: &Value<'_>) -> Parsed<Vec<Duration>> {
-    match values::list(value, |item| values::duration(item, RETRY_LIMITS))? {
-        found if found.len() <= RETRIES_MAX => Ok(found),
-        found => {
-            let message = format!("`retry` has {} times; {RETRIES_MAX} are allowed", found.len());
-            Err(vec![value.error(message)])
-        }
-    }
-}
-
-fn read_url(value: &Value<'_>) -> Parsed<Url> {
+/// The address of a server.
+pub(super) fn read_url(value: &Value<'_>) -> Parsed<Url> {
     let text = values::words(value)?;
     url(text).ok_or_else(|| vec![no_url(value, text)])
 }
 
-fn read_topic(value: &Value<'_>) -> Parsed<Url> {
+/// The address of a server, which ends in a topic.
+pub(super) fn read_topic(value: &Value<'_>) -> Parsed<Url> {
     let url = read_url(value)?;
     match url.path.rsplit('/').next() {
         Some(topic) if !topic.is_empty() && !url.path.contains(['?', '#']) => Ok(url),
@@ -178,8 +107,8 @@ mod tests {
         );
         assert_eq!(found.report.to_string(), "");
         let sinks = &found.rules.sinks;
-        assert_eq!(sinks.default, [Sink::Ntfy, Sink::Webhook, Sink::Log]);
-        assert_eq!(sinks.retry.iter().map(|wait| wait.as_secs()).collect::<Vec<_>>(), [1, 120]);
+        assert_eq!(sinks.all.default, [Sink::Ntfy, Sink::Webhook, Sink::Log]);
+        assert_eq!(sinks.all.retry.iter().map(|wait| wait.as_secs()).collect::<Vec<_>>(), [1, 120]);
         let ntfy = sinks.ntfy.url.as_ref().expect("an address");
         assert_eq!((&*ntfy.host, ntfy.port, &*ntfy.path), ("127.0.0.1", 8080, "/base/alerts"));
         let webhook = sinks.webhook.url.as_ref().expect("an address");

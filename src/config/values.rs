@@ -3,7 +3,9 @@
 //! Each function takes a [`Value`] and returns its meaning, or all mistakes in it. Units are those
 //! of the text: a duration includes its own, as in `"250ms"` or `"1h30m"`.
 
-use std::{fmt, num::NonZeroU32, ops::RangeInclusive, path::Path, str::FromStr, time::Duration};
+use std::{
+    fmt, net::SocketAddr, num::NonZeroU32, ops::RangeInclusive, path::Path, str::FromStr, time::Duration,
+};
 
 use engine::{
     event::{EventType, FieldPath, Severity, catalogue::own},
@@ -70,12 +72,26 @@ pub(crate) fn open_type(value: &Value<'_>) -> Parsed<EventType> {
 }
 
 /// A path; a relative one is an error.
-pub(crate) fn absolute_path<'s, T: From<&'s str>>(value: &Value<'s>) -> Parsed<T> {
+pub(crate) fn absolute_path<T: for<'a> From<&'a str>>(value: &Value<'_>) -> Parsed<T> {
     let text = words(value)?;
     if !Path::new(text).is_absolute() {
         return Err(vec![value.error(format!("`{}` is not an absolute path", shown(text)))]);
     }
     Ok(text.into())
+}
+
+/// An address and port that only this machine can reach.
+pub(crate) fn loopback(value: &Value<'_>) -> Parsed<SocketAddr> {
+    let text = text(value)?;
+    let Ok(address) = text.parse::<SocketAddr>() else {
+        let message = format!("`{}` is not an address with a port", shown(text));
+        return Err(vec![value.error(message).with_note("an address is written like \"127.0.0.1:4127\"")]);
+    };
+    if !address.ip().is_loopback() {
+        let message = format!("`{address}` can be reached from other machines");
+        return Err(vec![value.error(message).with_note("only 127.0.0.0/8 and [::1] are allowed")]);
+    }
+    Ok(address)
 }
 
 /// A version such as `1.0.0`, by the rules of semver.org.

@@ -7,7 +7,9 @@ use std::{
     sync::{Arc, LazyLock},
 };
 
+use engine::settings::{Keys, Table, settings};
 use serde_json::Value as Json;
+use strum::VariantArray as _;
 
 use crate::{
     capability::webhook::{Kind, Path, Row},
@@ -65,23 +67,53 @@ impl Webhooks {
     }
 }
 
-/// Reads `[webhooks]`: one table per sender.
-pub(super) fn read_senders<'s>(
-    tables: Vec<(Kind, Section<'s>)>,
-) -> (BTreeMap<Kind, Sender>, Vec<Section<'s>>) {
-    let mut senders = BTreeMap::new();
-    let mut done = Vec::new();
-    for (kind, mut table) in tables {
-        let is_expected = table.read("enabled", values::flag).unwrap_or(false);
-        let signs = kind != Kind::Alertmanager;
-        let secret_file = signs.then(|| table.read("secret_file", values::absolute_path)).flatten();
-        let workspace = table.read("workspace", values::absolute_path);
-        if is_expected {
+settings! {
+    /// A sender that signs its webhooks.
+    struct Signing from impl Keys {
+        /// Accepts its webhooks at `/v1/webhooks/NAME`, on the Unix socket and on TCP (`[http]`).
+        enabled: bool = false, flag();
+        /// A file with the secret that the sender signs with, on one line; other users must not be
+        /// able to read it. Without this key the sender has to send a token of the daemon with the
+        /// scope `publish`.
+        secret_file: PathBuf, path(), like "\"/home/me/.config/aside/sender.secret\"";
+        /// The folder whose sessions get the events; without this key, all sessions do.
+        workspace: Arc<str>, path(), like "\"/home/me/shop\"";
+    }
+}
+
+settings! {
+    /// A sender that does not sign: it sends a token of the daemon with the scope `publish`.
+    struct Plain from impl Keys {
+        /// Accepts its webhooks at `/v1/webhooks/NAME`, on the Unix socket and on TCP (`[http]`).
+        enabled: bool = false, flag();
+        /// The folder whose sessions get the events; without this key, all sessions do.
+        workspace: Arc<str>, path(), like "\"/home/me/shop\"";
+    }
+}
+
+/// The description of each table in `[webhooks]`, by its name.
+pub(super) fn tables() -> impl Iterator<Item = (&'static str, Table)> {
+    let keys = |kind: Kind| if kind.signs() { Signing::table().keys } else { Plain::table().keys };
+    Kind::VARIANTS.iter().map(move |&kind| (kind.as_str(), Table { about: kind.about(), keys: keys(kind) }))
+}
+
+/// Reads `[webhooks]`: one table per sender, which have to be finished separately.
+pub(super) fn read_senders<'s>(webhooks: &mut Section<'s>) -> (BTreeMap<Kind, Sender>, Vec<Section<'s>>) {
+    let (mut senders, mut tables) = (BTreeMap::new(), Vec::new());
+    for &kind in Kind::VARIANTS {
+        let mut table = webhooks.table(kind.as_str());
+        let Signing { enabled, secret_file, workspace } = if kind.signs() {
+            Signing::read(&mut table)
+        } else {
+            let Plain { enabled, workspace } = Plain::read(&mut table);
+            Signing { enabled, secret_file: None, workspace }
+        };
+        if enabled {
             senders.insert(kind, Sender { secret_file, workspace });
         }
-        done.push(table);
+        tables.push(table);
     }
-    (senders, done)
+    (senders, tables)
 }
 
 /// Inserts the rows of one file before those of earlier layers; returns the mistakes.

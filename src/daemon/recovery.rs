@@ -206,7 +206,7 @@ pub(super) fn closed_journal(
     let files = Arc::new(files);
     let (durability, sync_within) = match config.durability {
         Configured::Sync => (Durability::Sync, SYNC_WITHIN),
-        Configured::Interval(interval) => (Durability::Interval, interval),
+        Configured::Interval => (Durability::Interval, config.interval),
     };
     let settings = JournalSettings {
         segment_bytes: config.segment_bytes,

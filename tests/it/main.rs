@@ -26,6 +26,7 @@ mod hostile;
 mod identity;
 mod inherit;
 mod install;
+mod keys;
 mod kill;
 mod last_good;
 mod loops;

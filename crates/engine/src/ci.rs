@@ -38,6 +38,7 @@ use crate::{
     fold::{Dispatched, Effects, Fold},
     hash::hash_parts,
     session::Succession,
+    settings::Switch,
     sorted::{SortedMap, SortedSet},
 };
 
@@ -168,7 +169,7 @@ impl Follows {
             in_background: bool,
         }
         let may_push = event.payload.contains("push") || event.payload.contains("pr ");
-        let Some(session) = event.session.filter(|_| may_push && self.settings.enabled) else {
+        let Some(session) = event.session.filter(|_| may_push && self.settings.is_on()) else {
             return Vec::new();
         };
         let Ok(Said { mut pushed, command, in_background }) = serde_json::from_str(event.payload) else {
@@ -187,7 +188,7 @@ impl Follows {
                     from: push.from,
                     branch: push.branch,
                     due: now + gap(Duration::ZERO),
-                    is_asked: !self.settings.is_auto,
+                    is_asked: self.settings.enabled != Switch::Auto,
                     may_repeat: push.opens_pr,
                     ..Follow::new(id.into(), Some(session.clone()), &push.folder, now)
                 },
@@ -201,7 +202,7 @@ impl Follows {
     pub fn want(&mut self, wanted: &Wanted<'_>, now: Timestamp, to: &mut Effects) {
         let Wanted { by, session, workspace, folder, reference } = wanted;
         let is_it = |follow: &Arc<Follow>| follow.is_of(*session, *workspace) && follow.is_about(*reference);
-        if !self.settings.enabled || self.open.values().any(is_it) {
+        if !self.settings.is_on() || self.open.values().any(is_it) {
             return;
         }
         let is_name = |name: &&str| {
@@ -407,7 +408,7 @@ impl Fold for Follows {
     /// Disabling ends all follows without an event.
     fn apply(&mut self, settings: &switch::Settings, _: Option<&switch::Settings>) {
         self.settings = settings.clone();
-        if !settings.enabled {
+        if !settings.is_on() {
             self.open.clear();
         }
         self.has_changed = true;

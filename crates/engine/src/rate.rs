@@ -3,7 +3,7 @@
 //! A busy key does not use up another's tokens. The arithmetic is in whole units and exact: the
 //! number of calls does not change the result.
 
-use std::{borrow::Borrow, num::NonZeroU32, time::Duration};
+use std::{borrow::Borrow, fmt, num::NonZeroU32, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
@@ -22,6 +22,17 @@ pub struct Rate {
     pub count: NonZeroU32,
     /// The period; never zero.
     pub per: Duration,
+}
+
+impl fmt::Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let unit = match self.per.as_secs() {
+            60 => "min",
+            3_600 => "h",
+            _ => "s",
+        };
+        write!(f, "{}/{unit}", self.count)
+    }
 }
 
 /// The buckets of one limit, by their keys.

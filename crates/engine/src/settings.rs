@@ -1,9 +1,16 @@
-//! Settings of modules that read no files. A module declares its keys and their limits with
-//! `settings!`, and reads the written values from [`Keys`]. The macro `sources!` combines the
-//! settings of all sources in a table into those of `[sources]` in `aside.toml`.
+//! Settings of modules that read no files. A module declares each of its keys as a row of
+//! `settings!`: its description for users, its type, its default, and its reader with the limits.
+//! The row becomes a field, which is read from [`Keys`], and a [`Key`], from which
+//! `config/aside.toml`, the schemas for editors and the tables in the documents are generated. The
+//! macro `sources!` combines the settings of all sources in a table into those of `[sources]`.
 
-use std::{ops::RangeInclusive, sync::Arc, time::Duration};
+pub mod row;
 
+use std::{fmt::Display, ops::RangeInclusive, sync::Arc, time::Duration};
+
+use journal::time::hours::Hours;
+
+pub use self::row::{Form, Key, Shape, Switch, Table};
 use crate::words::Words;
 
 /// The name of a key.
@@ -19,11 +26,35 @@ pub trait Keys {
     /// `true`, `false` or `"auto"`.
     fn switch(&mut self, key: Name) -> Option<Switch>;
     /// An integer.
-    fn number(&mut self, key: Name, limits: RangeInclusive<u32>) -> Option<u32>;
+    fn number<T: Integer>(&mut self, key: Name, limits: RangeInclusive<T>) -> Option<T>;
+    /// A size in bytes.
+    fn bytes(&mut self, key: Name, limits: RangeInclusive<u64>) -> Option<u64> {
+        self.number(key, limits)
+    }
     /// A duration, which is written with its unit.
     fn duration(&mut self, key: Name, limits: RangeInclusive<Duration>) -> Option<Duration>;
+    /// At most `max` durations.
+    fn durations(&mut self, key: Name, limits: RangeInclusive<Duration>, max: usize)
+    -> Option<Vec<Duration>>;
+    /// Hours of each day, such as `22:00-07:00`.
+    fn hours(&mut self, key: Name) -> Option<Hours>;
     /// One of the words for the values of an enum.
     fn word<T: Words>(&mut self, key: Name) -> Option<T>;
+    /// Words for the values of an enum, each at most once.
+    fn each_once<T: Words + PartialEq>(&mut self, key: Name) -> Option<Vec<T>>;
+    /// A text that is not empty.
+    fn line(&mut self, key: Name) -> Option<Arc<str>>;
+    /// Texts that are not empty.
+    fn lines(&mut self, key: Name) -> Option<Vec<String>>;
+    /// An absolute path.
+    fn path<T: for<'a> From<&'a str>>(&mut self, key: Name) -> Option<T>;
+    /// The address of a server.
+    fn url(&mut self, key: Name) -> Option<Url>;
+    /// The address of a server, which ends in a topic.
+    fn topic(&mut self, key: Name) -> Option<Url>;
+    /// A table from names, which `read` converts, to words.
+    fn by_name<K, V: Words>(&mut self, key: Name, read: fn(&str) -> Result<K, String>)
+    -> Option<Vec<(K, V)>>;
     /// A text of the form `form`.
     fn text<T>(&mut self, key: Name, form: &Form<T>) -> Option<T>;
     /// At most `max` texts of the form `form`.
@@ -39,7 +70,14 @@ pub trait Keys {
     fn needed<T>(&mut self, key: Name, parse: fn(&str) -> Result<T, String>) -> Option<T>;
     /// The tables of a list, at most [`ENTRIES_MAX`], each with a unique name.
     fn entries<T: Entry>(&mut self) -> Vec<T>;
+    /// Warns of the value of a key; nothing if the key is absent.
+    fn warn(&mut self, key: Name, message: &str);
 }
+
+/// An integer of a setting.
+pub trait Integer: TryFrom<i128> + PartialOrd + Clone + Display {}
+
+impl<T: TryFrom<i128> + PartialOrd + Clone + Display> Integer for T {}
 
 /// Most tables of a list: more than a person writes, and few enough that each may have a task.
 pub const ENTRIES_MAX: usize = 32;
@@ -55,6 +93,8 @@ pub trait Entry: Sized {
     /// Its unique name in the list. An entry of a later file replaces an earlier one of the same
     /// name.
     fn name(&self) -> &str;
+    /// The description of its keys.
+    fn table() -> Table;
 }
 
 /// The settings of a source with a list of tables. The source is on if the list is not empty.
@@ -77,6 +117,11 @@ impl<T: Entry> Entries<T> {
     pub fn read(keys: &mut impl Keys) -> Self {
         let list: Arc<[T]> = keys.entries().into();
         Self { enabled: !list.is_empty(), list }
+    }
+
+    /// The description of the keys of an entry.
+    pub fn table() -> Table {
+        T::table()
     }
 }
 
@@ -108,56 +153,112 @@ pub fn entry_folder(text: &str) -> Result<Arc<str>, String> {
     }
 }
 
-/// Whether something is on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Switch {
-    /// `true`.
-    On,
-    /// `false`.
-    Off,
-    /// `"auto"`: on if it can work.
-    Auto,
+/// The address of a server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Url {
+    /// Whether it uses HTTPS.
+    pub is_secure: bool,
+    /// The name or address of the machine, without brackets.
+    pub host: Arc<str>,
+    /// The port.
+    pub port: u16,
+    /// Host and port as written in the settings.
+    pub authority: Arc<str>,
+    /// Path and query; begins with `/`.
+    pub path: Arc<str>,
 }
 
-/// The required form of a text.
-#[derive(Debug)]
-pub struct Form<T> {
-    /// The noun for a valid text, with its article, such as `an amount of free space`.
-    pub noun: &'static str,
-    /// Describes a valid text.
-    pub note: &'static str,
-    /// Parses a text; `None` if it is invalid.
-    pub parse: fn(&str) -> Option<T>,
+impl Url {
+    /// The full address of `path` on this server.
+    pub fn address(&self, path: &str) -> String {
+        format!("{}://{}{path}", if self.is_secure { "https" } else { "http" }, self.authority)
+    }
 }
 
-/// Defines `Settings` of a source: whether it is on, and a field for each key of its table, with
-/// the default and the method of [`Keys`] that reads it.
+/// Describes keys: a list of [`Key`], one for each row.
+///
+/// Shape of a row: its description for users; its name, with the word for it in the file if that is
+/// not a name in Rust; its type; its default; its reader, which is a method of [`Keys`] and a
+/// function of [`row`], with its limits. A key without a default has an example (`like`), and may
+/// say what holds without it (`else`).
+#[macro_export]
+macro_rules! keys {
+    ($($(#[doc = $doc:literal])* $key:ident $($word:literal)?: $type:ty $(= $default:expr)?,
+        $read:ident($($limit:expr),*) $(, like $like:literal)? $(, else $without:literal)?;)*) => {
+        vec![$($crate::settings::Key {
+            name: $crate::settings!(@name $key $($word)?),
+            doc: &[$($doc),*],
+            example: $crate::settings!(@optional $($like)?),
+            without: $crate::settings!(@optional $($without)?),
+            ..$crate::settings::row::$read($crate::settings!(@default $type $(, $default)?), $($limit),*)
+        }),*]
+    };
+}
+
+/// Defines settings: a struct with a field for each row of [`keys!`], which is `None` for an absent
+/// key without a default. Without a name it is `Settings`, for a table of `[sources]` or `[sinks]`.
 #[macro_export]
 macro_rules! settings {
-    ($($(#[$doc:meta])* $key:ident: $type:ty = $default:expr, $read:ident($($limit:expr),*);)*) => {
-        /// The settings in its table of `[sources]`.
-        #[derive(Debug, Clone, PartialEq, Eq)]
-        pub struct Settings {
-            /// Whether it is on.
-            pub enabled: bool,
-            $($(#[$doc])* pub $key: $type,)*
+    (@name $key:ident $word:literal) => { $word };
+    (@name $key:ident) => { stringify!($key) };
+    (@optional $text:literal) => { Some($text) };
+    (@optional) => { None };
+    (@default $type:ty, $default:expr) => { Some::<$type>($default) };
+    (@default $type:ty) => { None::<$type> };
+    (@type $type:ty, $default:expr) => { $type };
+    (@type $type:ty) => { Option<$type> };
+    (@value $read:expr, $default:expr) => { $read.unwrap_or_else(|| $default) };
+    (@value $read:expr) => { $read };
+    (@or_none $default:expr) => { $default };
+    (@or_none) => { None };
+    (@define [$($about:literal)*] $(#[$meta:meta])* $vis:vis struct $name:ident from $from:ty {
+        $($(#[doc = $doc:literal])* $key:ident $($word:literal)?: $type:ty $(= $default:expr)?,
+            $read:ident($($limit:expr),*) $(, like $like:literal)? $(, else $without:literal)?;)*
+    }) => {
+        $(#[$meta])*
+        $vis struct $name {
+            $($(#[doc = $doc])* $vis $key: $crate::settings!(@type $type $(, $default)?),)*
         }
 
-        impl Default for Settings {
+        impl Default for $name {
             fn default() -> Self {
-                Self { enabled: true, $($key: $default,)* }
+                Self { $($key: $crate::settings!(@or_none $($default)?),)* }
             }
         }
 
-        impl Settings {
-            /// Reads its table.
-            pub fn read(keys: &mut impl $crate::settings::Keys) -> Self {
-                let default = Self::default();
+        impl $name {
+            /// Reads each key; its default is used if it is absent or invalid.
+            $vis fn read(keys: &mut $from) -> Self {
                 Self {
-                    enabled: keys.flag("enabled").unwrap_or(default.enabled),
-                    $($key: keys.$read(stringify!($key), $($limit),*).unwrap_or(default.$key),)*
+                    $($key: $crate::settings!(
+                        @value keys.$read($crate::settings!(@name $key $($word)?), $($limit),*) $(, $default)?
+                    ),)*
                 }
             }
+
+            /// The description of the keys.
+            $vis fn table() -> $crate::settings::Table {
+                $crate::settings::Table {
+                    about: &[$($about),*],
+                    keys: $crate::settings::keys! {
+                        $($(#[doc = $doc])* $key $($word)?: $type $(= $default)?,
+                            $read($($limit),*) $(, like $like)? $(, else $without)?;)*
+                    },
+                }
+            }
+        }
+    };
+    ($(#[doc = $about:literal])* $(#[derive($($derive:ident),*)])? $vis:vis struct $($rest:tt)*) => {
+        $crate::settings! {
+            @define [$($about)*] $(#[doc = $about])* $(#[derive($($derive),*)])? $vis struct $($rest)*
+        }
+    };
+    ($($rows:tt)*) => {
+        $crate::settings! {
+            @define []
+            /// The settings in a table of `aside.toml`.
+            #[derive(Debug, Clone, PartialEq, Eq)]
+            pub struct Settings from impl $crate::settings::Keys { $($rows)* }
         }
     };
 }
@@ -178,6 +279,8 @@ pub struct Row<S> {
     /// Whether it has a list of tables in `[sources]`, as in `[[sources.log]]`; without entries it
     /// is off.
     pub is_list: bool,
+    /// The description of the keys of its table.
+    pub table: fn() -> Table,
 }
 
 /// Defines the `Settings` of all sources in a table. Its columns are the first four fields of
@@ -198,8 +301,9 @@ macro_rules! sources {
                 name: $name,
                 about: $about,
                 needs: $needs,
-                is_on: |settings| settings.$module.enabled,
+                is_on: |settings| bool::from(settings.$module.enabled),
                 is_list: !<[&str]>::is_empty(&[$(stringify!($list))?]),
+                table: $module::Settings::table,
             }),*];
 
             /// Reads the tables from `tables`, by name; a missing one is a bug.
@@ -210,4 +314,4 @@ macro_rules! sources {
     };
 }
 
-pub use {settings, sources};
+pub use {keys, settings, sources};

@@ -34,7 +34,7 @@ pub use self::{
     progress::Progress,
     question::Question,
     questions::{QuestionState, Questions},
-    settings::{Apprise, Log, Ntfy, RETRY, Settings, Url, Webhook},
+    settings::{Common, RETRY, Settings, apprise, log, ntfy, webhook},
     text::{Target, clean_line},
 };
 use journal::time::{Timestamp, duration_millis};

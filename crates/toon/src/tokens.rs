@@ -5,11 +5,27 @@
 //! tokenizers differ by a factor; choose a budget accordingly. Weights for scripts other
 //! than Latin are rough.
 
+use std::{fmt, num::TryFromIntError};
+
 use serde::{Deserialize, Serialize};
 
 /// A number of language-model tokens; an estimate unless documented otherwise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct Tokens(pub u32);
+
+impl fmt::Display for Tokens {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl TryFrom<i128> for Tokens {
+    type Error = TryFromIntError;
+
+    fn try_from(count: i128) -> Result<Self, TryFromIntError> {
+        count.try_into().map(Self)
+    }
+}
 
 /// Weights are in hundredths of a token.
 const UNIT: u64 = 100;

@@ -1,21 +1,45 @@
 //! The settings in `[sources.lsp]`: whether servers are started, and which.
 
-use std::{sync::Arc, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use engine::{
-    settings::{Form, Keys},
+    settings::{Form, Keys, Table, keys, settings},
     sorted::SortedMap,
 };
 
-/// How long an unused server keeps running.
-const IDLE: Duration = Duration::from_secs(10 * 60);
-/// Limits of that setting: a start takes longer than a few seconds, and a day counts as forever.
-const IDLE_LIMITS: std::ops::RangeInclusive<Duration> =
-    Duration::from_secs(10)..=Duration::from_secs(24 * 3_600);
 /// Most kinds of servers.
 const KINDS_MAX: usize = 32;
 /// Most words of a command, file patterns, and root markers.
 const WORDS_MAX: usize = 32;
+
+// A start takes longer than a few seconds, and a day counts as forever.
+settings! {
+    /// Language servers.
+    struct Own from impl Keys {
+        /// Runs language servers on what sessions write, and notifies an agent of the new errors in
+        /// it (`problem.*`). This is off because a server takes much memory and runs code of the
+        /// project: build scripts, macros, plugins. Enable it for clients without language servers
+        /// of their own.
+        enabled: bool = false, flag();
+        /// How long a server keeps running after the last write in its folder.
+        idle: Duration = Duration::from_secs(10 * 60),
+            duration(Duration::from_secs(10)..=Duration::from_secs(24 * 3_600));
+    }
+}
+
+settings! {
+    /// A server's table.
+    struct Said from impl Keys {
+        /// Starts the server.
+        enabled: bool, flag(), like "true";
+        /// The program and its arguments.
+        command: Vec<String>, texts(&WORD, WORDS_MAX), like "[\"gopls\"]";
+        /// The files that the server checks: `"*.go"`, or a whole name.
+        files: Vec<Pattern>, texts(&FILES, WORDS_MAX), like "[\"*.go\"]";
+        /// The names of files that mark the folder in which the server works.
+        root: Vec<String>, texts(&MARK, WORDS_MAX), like "[\"go.mod\"]";
+    }
+}
 
 /// The settings.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -101,7 +125,8 @@ impl Default for Settings {
             let kind = Kind { enabled: true, command: words(command), files, root: words(root) };
             (name.into(), Arc::new(kind))
         };
-        Self { enabled: false, idle: IDLE, servers: SHIPPED.map(shipped).into() }
+        let Own { enabled, idle } = Own::default();
+        Self { enabled, idle, servers: SHIPPED.map(shipped).into() }
     }
 }
 
@@ -111,10 +136,8 @@ impl Settings {
     /// Shape: a table of a built-in server overrides only its given keys. One of another name is
     /// added, and needs a command, files and a root.
     pub fn read(keys: &mut impl Keys) -> Self {
-        let shipped = Self::default();
-        let enabled = keys.flag("enabled").unwrap_or(shipped.enabled);
-        let idle = keys.duration("idle", IDLE_LIMITS).unwrap_or(shipped.idle);
-        let mut servers = shipped.servers;
+        let Own { enabled, idle } = Own::read(keys);
+        let mut servers = Self::default().servers;
         for (name, said) in keys.named("servers", KINDS_MAX, Said::read) {
             let kind = said.over(servers.get(&*name).map(|kind| &**kind));
             servers.insert(name, Arc::new(kind));
@@ -122,11 +145,41 @@ impl Settings {
         Self { enabled, idle, servers }
     }
 
+    /// The description of the keys.
+    pub fn table() -> Table {
+        let Table { about, mut keys } = Own::table();
+        keys.extend(keys! {
+            /// The servers, each a table with a name of your choice. A key that you set replaces the
+            /// one here.
+            servers: String = shipped_toml(), named(KINDS_MAX, Said::table().keys);
+        });
+        Table { about, keys }
+    }
+
     /// The kind of server for a file, by its name; the first one by name.
     pub fn kind_of(&self, path: &str) -> Option<(&Arc<str>, &Arc<Kind>)> {
         let name = path.rsplit('/').next().unwrap_or(path);
         let runs = |kind: &Kind| kind.can_run() && kind.files.iter().any(|files| files.matches(name));
         self.servers.iter().find(|(_, kind)| runs(kind)).map(|(name, kind)| (name, kind))
+    }
+}
+
+/// The built-in servers as TOML.
+fn shipped_toml() -> String {
+    let one = |(name, command, files, root): Shipped| {
+        format!(
+            "{name}.enabled = true\n{name}.command = {command:?}\n{name}.files = {files:?}\n{name}.root = {root:?}\n"
+        )
+    };
+    SHIPPED.map(one).concat()
+}
+
+impl fmt::Display for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Name(name) => f.write_str(name),
+            Self::End(end) => write!(f, "*{end}"),
+        }
     }
 }
 
@@ -162,24 +215,7 @@ impl Pattern {
     }
 }
 
-/// A server's table.
-struct Said {
-    enabled: Option<bool>,
-    command: Option<Vec<String>>,
-    files: Option<Vec<Pattern>>,
-    root: Option<Vec<String>>,
-}
-
 impl Said {
-    fn read(keys: &mut impl Keys) -> Self {
-        Self {
-            enabled: keys.flag("enabled"),
-            command: keys.texts("command", &WORD, WORDS_MAX),
-            files: keys.texts("files", &FILES, WORDS_MAX),
-            root: keys.texts("root", &MARK, WORDS_MAX),
-        }
-    }
-
     fn over(self, kind: Option<&Kind>) -> Kind {
         let kind = kind.cloned().unwrap_or(Kind { enabled: true, ..Kind::default() });
         Kind {

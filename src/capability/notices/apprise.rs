@@ -4,7 +4,7 @@ use std::path::Path;
 
 use engine::{
     notification::Sink,
-    sink::{Answered, Apprise, Notice, Parts},
+    sink::{Answered, Notice, Parts, apprise::Settings},
 };
 use futures_util::FutureExt;
 use tokio::process::Command;
@@ -27,7 +27,7 @@ pub(super) const KIND: Kind = Kind {
 /// The program.
 ///
 /// Errors: the reason that it cannot run.
-fn check(settings: &Apprise, programs: &Programs) -> Result<String, String> {
+fn check(settings: &Settings, programs: &Programs) -> Result<String, String> {
     let program = in_path(&settings.command, programs)?;
     match settings.config_file.as_deref().filter(|file| !Path::new(file).is_file()) {
         Some(file) => Err(format!("{file} does not exist")),
@@ -38,7 +38,7 @@ fn check(settings: &Apprise, programs: &Programs) -> Result<String, String> {
 /// Sends a notice with `apprise`, which has the destinations in its configuration.
 ///
 /// Source: apprise(1), `--input-format`.
-async fn send(settings: &Apprise, notice: &Notice, programs: &Programs) -> Answered {
+async fn send(settings: &Settings, notice: &Notice, programs: &Programs) -> Answered {
     let kind = word_of(notice.level, ["info", "warning", "failure"]);
     let (title, config) =
         (notice.title(), settings.config_file.as_deref().map(|file| format!("--config={file}")));

@@ -2,7 +2,7 @@
 
 use std::{future::poll_fn, pin::Pin, time::Duration};
 
-use engine::sink::Url;
+use engine::settings::Url;
 use hyper::{
     Request,
     body::{Body, Incoming},

@@ -9,7 +9,7 @@ use std::{
 
 use engine::{
     notification::Sink,
-    sink::{Answered, Log},
+    sink::{Answered, log::Settings},
 };
 use futures_util::FutureExt;
 use rustix::fs::OFlags;
@@ -41,7 +41,7 @@ const BEFORE: &str = ".1";
 /// The file.
 ///
 /// Errors: its folder does not exist.
-fn check(settings: &Log) -> Result<String, String> {
+fn check(settings: &Settings) -> Result<String, String> {
     match settings.path.as_deref() {
         None => Ok(format!("{NOTICES_FILE} in the state folder")),
         Some(path) if Path::new(path).parent().is_some_and(Path::is_dir) => Ok(path.to_owned()),

@@ -2,7 +2,8 @@
 
 use engine::{
     notification::{Level, Sink},
-    sink::{Answered, Notice, Parts, Progress, Shown, Url},
+    settings::Url,
+    sink::{Answered, Notice, Parts, Progress, Shown},
 };
 use futures_util::FutureExt;
 use serde::Serialize;

@@ -12,7 +12,8 @@ use std::{
 use engine::{
     event::SessionId,
     notification::{Category, Level},
-    sink::{NotSent, Notice, Progress, Url},
+    settings::Url,
+    sink::{NotSent, Notice, Progress},
 };
 use serde_json::{Value, json};
 use strum::VariantArray;

@@ -5,7 +5,8 @@
 
 use engine::{
     notification::Sink,
-    sink::{Answered, NOTICE, Notice, Url},
+    settings::Url,
+    sink::{Answered, NOTICE, Notice},
 };
 use futures_util::FutureExt;
 use journal::time::Timestamp;

@@ -1,33 +1,20 @@
 //! The settings in `[sources.ci]`.
 
-use crate::settings::{Keys, Switch};
+use crate::settings::{Switch, settings};
 
-/// The settings.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Settings {
-    /// Whether it is on.
-    pub enabled: bool,
-    /// Whether it is silent if `gh` is not installed or not logged in; otherwise it reports this.
-    pub is_auto: bool,
-    /// Most calls of `gh` an hour, for all pushes together.
-    pub calls_per_hour: u32,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self { enabled: true, is_auto: true, calls_per_hour: 200 }
-    }
+settings! {
+    /// After an agent pushed, notifies it of the results of the checks of its commit, and of what
+    /// others write in its pull request (`ci.**`, `pr.**`). `gh` asks for them over the network, after
+    /// such a push and at no other time. `"auto"`: only if `gh` is logged in. `true`: a missing login
+    /// is reported. `false`: never.
+    enabled: Switch = Switch::Auto, switch();
+    /// Most calls of `gh` in an hour, for all pushes together. A push causes at most 60.
+    calls_per_hour: u32 = 200, number(1..=1_000);
 }
 
 impl Settings {
-    /// Reads the table.
-    pub fn read(keys: &mut impl Keys) -> Self {
-        let default = Self::default();
-        let switch = keys.switch("enabled").unwrap_or(Switch::Auto);
-        Self {
-            enabled: switch != Switch::Off,
-            is_auto: switch == Switch::Auto,
-            calls_per_hour: keys.number("calls_per_hour", 1..=1_000).unwrap_or(default.calls_per_hour),
-        }
+    /// Whether pushes are followed.
+    pub fn is_on(&self) -> bool {
+        self.enabled.into()
     }
 }

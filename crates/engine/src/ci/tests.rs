@@ -241,14 +241,15 @@ fn a_rate_limit_delays_all_calls_with_backoff() {
 fn a_follow_without_login_ends_quietly_unless_requested() {
     let refused = || Outcome::Unauthorised { message: "please run gh auth login".to_owned() };
     let denied = || Outcome::Limited { wait_seconds: None, is_certain: false };
-    for (is_auto, severity) in [(true, Severity::Debug), (false, Severity::Info)] {
-        let mut world = World::with(switch::Settings { is_auto, ..switch::Settings::default() });
+    for (enabled, severity) in [(Switch::Auto, Severity::Debug), (Switch::On, Severity::Info)] {
+        let mut world = World::with(switch::Settings { enabled, ..switch::Settings::default() });
         world.pushed(1);
         world.run(HOUR, |_| refused());
         assert_eq!(world.shown(), ["10 ci.follow.ended not_authorised"]);
-        let follow = Follow { is_asked: !is_auto, ..Follow::new("x".into(), None, "/w", at(0)) };
+        let follow =
+            Follow { is_asked: enabled != Switch::Auto, ..Follow::new("x".into(), None, "/w", at(0)) };
         assert_eq!(follow.ended_event(&End::Unauthorised(String::new()), at(0)).severity, severity);
-        let mut world = World::with(switch::Settings { is_auto, ..switch::Settings::default() });
+        let mut world = World::with(switch::Settings { enabled, ..switch::Settings::default() });
         world.pushed(1);
         world.run(HOUR, |_| denied());
         assert_eq!(world.shown(), ["190 ci.follow.ended not_authorised"]);
@@ -371,7 +372,7 @@ fn push_commands_of_any_harness_start_a_follow() {
     world.push(3, json!({ "tool_name": "sh", "command": "cargo test push" }));
     world.push(4, json!({ "tool_name": "sh", "pushed": 7 }));
     assert_eq!(world.follows.open.len(), 1);
-    let mut off = World::with(switch::Settings { enabled: false, ..switch::Settings::default() });
+    let mut off = World::with(switch::Settings { enabled: Switch::Off, ..switch::Settings::default() });
     off.pushed(1);
     assert!(off.follows.open.is_empty());
     world.follows.apply(&off.settings, Some(&world.settings));

@@ -1,16 +1,20 @@
 //! The settings of sessions and of their injections.
 
-use std::time::Duration;
+use std::{ops::RangeInclusive, time::Duration};
 
 use crate::{
     exchange::Format,
     notification::{Priority, Tokens},
+    settings::{Keys, settings},
 };
 
 /// Most notifications in all queues together, unless configured: at some 550 bytes each 220 MB, and
 /// as much again while the history folds the journal with an engine of its own. With the servers'
 /// memory that stays within the 1 GB that the installed unit allows the daemon.
 pub const PENDING_MAX: u32 = 400_000;
+const DAY: Duration = Duration::from_secs(24 * 3_600);
+/// Shortest and longest time for which sessions and their pending notifications are kept.
+const KEEP_LIMITS: RangeInclusive<Duration> = Duration::from_secs(60)..=Duration::from_secs(30 * 24 * 3_600);
 
 /// All settings of sessions.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,52 +27,42 @@ pub struct Settings {
     pub wake_threshold: Priority,
 }
 
-/// The limits of one injection, and its lease.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct InjectionSettings {
-    /// Most notifications (10 unless set).
-    pub max_notifications: u32,
-    /// Most estimated tokens, wrapper included (800 unless set).
-    pub max_tokens: Tokens,
-    /// Most characters, wrapper included (8,000 unless set).
-    pub max_chars: u32,
-    /// The format if the exchange has none.
-    pub format: Format,
-    /// How long a released injection may stay unconfirmed.
-    pub lease: Duration,
-    /// Whether the user sees a line about each delivery, where the harness can show one.
-    pub delivery_notice: bool,
+settings! {
+    /// One injection is the text that one hook adds to the context of an agent.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct InjectionSettings from impl Keys {
+        /// Most notifications in one injection.
+        max_notifications: u32 = 10, number(1..=100);
+        /// Most tokens of one injection, its wrapper included; the number is estimated.
+        max_tokens: Tokens = Tokens(800), number(Tokens(100)..=Tokens(20_000));
+        /// Most characters of one injection, its wrapper included. Some clients cut the output of a
+        /// hook at 10,000.
+        max_chars: u32 = 8_000, number(400..=100_000);
+        /// The format of an injection, unless the client asks for another one.
+        format: Format = Format::Xml, word();
+        /// An injection that its client does not confirm within this time counts as lost. The time
+        /// covers tools that run long.
+        lease: Duration = Duration::from_secs(15 * 60), duration(Duration::from_secs(1)..=DAY);
+        /// Shows the user one line about each delivery, such as "aside: 2 tool failures, 1 file
+        /// change", if the client can show one and not all notifications have low priority.
+        delivery_notice: bool = true, flag();
+    }
 }
 
-impl InjectionSettings {
-    /// The settings of an empty `[injection]`.
-    pub const DEFAULT: Self = Self {
-        max_notifications: 10,
-        max_tokens: Tokens(800),
-        max_chars: 8_000,
-        format: Format::Xml,
-        lease: Duration::from_secs(15 * 60),
-        delivery_notice: true,
-    };
-}
-
-/// How long sessions and their notifications are kept.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SessionSettings {
-    /// Most notifications in one session's queue.
-    pub queue_len_max: u32,
-    /// Most notifications in all queues together.
-    pub pending_max: u32,
-    /// How long a silent session stays open.
-    pub idle_close: Duration,
-    /// How long a notification without a `ttl` waits for a session to open.
-    pub unclaimed_ttl: Duration,
-}
-
-impl SessionSettings {
-    /// The settings of an empty `[sessions]`.
-    pub const DEFAULT: Self = {
-        const DAY: Duration = Duration::from_secs(24 * 60 * 60);
-        Self { queue_len_max: 1_000, pending_max: PENDING_MAX, idle_close: DAY, unclaimed_ttl: DAY }
-    };
+settings! {
+    /// Sessions and their queues.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct SessionSettings from impl Keys {
+        /// Most notifications that wait for one session. Beyond it, the least important one is
+        /// evicted and counted.
+        queue_len_max: u32 = 1_000, number(10..=100_000);
+        /// Most notifications that wait in all queues together. Each takes some 550 bytes, twice
+        /// while the history is rebuilt; the systemd unit allows the daemon 1 GB in all. Beyond it,
+        /// the least important notification of the longest queue is evicted and counted.
+        pending_max: u32 = PENDING_MAX, number(1_000..=10_000_000);
+        /// A session is closed after this time without activity.
+        idle_close: Duration = DAY, duration(KEEP_LIMITS);
+        /// How long a notification without a `ttl` waits for a session that is not open yet.
+        unclaimed_ttl: Duration = DAY, duration(KEEP_LIMITS);
+    }
 }

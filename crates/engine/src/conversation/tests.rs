@@ -15,8 +15,8 @@ const NOW: Timestamp = Timestamp::from_millis(1);
 
 fn settings() -> Settings {
     Settings {
-        injection: InjectionSettings::DEFAULT,
-        sessions: SessionSettings::DEFAULT,
+        injection: InjectionSettings::default(),
+        sessions: SessionSettings::default(),
         wake_threshold: Priority::High,
     }
 }

@@ -46,9 +46,13 @@ const SUCCEEDED: &str = "tool.call.success";
 const TURN_STARTED: &str = "agent.turn.start";
 const LOOP_DETECTED: &str = "agent.loop.detected";
 
+// A single repetition may be intended, and a hundred are always a loop.
 settings! {
-    /// Repetitions that make a successful call a loop: a single repetition may be intended, and a
-    /// hundred are always a loop.
+    /// Notifies an agent that repeats the same calls with the same results
+    /// (`agent.loop.detected`).
+    enabled: bool = true, flag();
+    /// How often a call is repeated until it is a loop. Three times are enough for a call that
+    /// fails, and for a sequence of two to four calls.
     repeats: u32 = 4, number(2..=100);
 }
 

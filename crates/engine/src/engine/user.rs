@@ -20,7 +20,7 @@ impl Engine {
         let is_shown = audience == Audience::Both
             && self.rules.injection.delivery_notice
             && notification.priority > Priority::Low;
-        let sinks = self.rules.sinks.default.iter().copied();
+        let sinks = self.rules.sinks.all.default.iter().copied();
         let sinks: Vec<Sink> = sinks.filter(|sink| !is_shown || *sink != Sink::Harness).collect();
         if is_shown && sinks.is_empty() {
             return;
@@ -49,7 +49,7 @@ impl Engine {
         let notice = Notice { level, category, link, ..self.notice(notification, &id, &message, now) };
         self.outputs.push_back(Output::Said(Arc::new(notice.clone())));
         let subject = Subject::Notification(notification.id);
-        self.folds.for_user.take(notice, subject, &self.rules.sinks.default, now, &mut self.effects);
+        self.folds.for_user.take(notice, subject, &self.rules.sinks.all.default, now, &mut self.effects);
         self.drain_folds();
     }
 

@@ -7,25 +7,36 @@
 //! notification nor make it critical, except that a message of an agent may activate one.
 
 use crate::{
-    event::{Event, Pattern, PatternSegment, Provenance, Trust},
+    event::{Event, EventTypeError, Pattern, PatternSegment, Provenance, Trust},
     notification::{Activation, InjectionPoint, Priority},
     pipeline::row::Row,
+    settings::{Keys, settings},
 };
 
-/// `[activation]` of `aside.toml`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct WakeSettings {
-    /// The highest level of any notification.
-    pub level: Activation,
-    /// The lowest priority at which an active notification wakes an agent.
-    pub threshold: Priority,
-    /// The level for events of a source, by the source's name or a prefix of it that ends at a dot
-    /// or a slash.
-    pub sources: Vec<(String, Activation)>,
-    /// The level for events of these types.
-    pub types: Vec<(Pattern, Activation)>,
-    /// Sources that the user trusts, named as in `sources`, besides the always trusted ones.
-    pub trusted: Vec<String>,
+settings! {
+    /// What notifications may do by themselves.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct WakeSettings from impl Keys {
+        /// The lowest priority at which an active notification wakes an idle agent.
+        threshold: Priority = THRESHOLD, word();
+        /// Sources whose events may be critical or active, and may state where the turn of a session
+        /// is: `["tool_executor", "https://ci.example/team"]`. A name is a whole source, or its
+        /// beginning up to a dot or a slash. Your own `aside publish` and `aside run`, the reports of
+        /// clients over the Unix socket and aside itself are always trusted. Events over TCP and
+        /// CloudEvents are trusted only if this names their source.
+        trusted: Vec<String> = Vec::new(), lines();
+        /// The most that a pending notification may do: `"passive"` waits for a point that releases
+        /// it, `"prompt"` is shown to the user, `"active"` wakes an idle agent. Critical
+        /// notifications are active unless a setting here limits them.
+        level: Activation = Activation::Active, word();
+        /// The level for single sources, in place of the one of the subscriber:
+        /// `{ ide = "passive", "ide.diagnostics" = "prompt" }`. The most specific name counts, so
+        /// `ide.diagnostics` overrides `ide`.
+        sources: Vec<(String, Activation)> = Vec::new(), by_name(source_name);
+        /// The level for types of events, by pattern: `{ "ci.check.*" = "active" }`. It overrides
+        /// `sources`; the most specific pattern counts.
+        types: Vec<(Pattern, Activation)> = Vec::new(), by_name(type_pattern);
+    }
 }
 
 /// Sources whose events are trusted if they arrived over the Unix socket: the user's commands, and
@@ -45,17 +56,12 @@ const ASKED_TYPES: [&str; 5] =
 /// that may interrupt after a tool may also interrupt a pause.
 pub const THRESHOLD: Priority = Priority::High;
 
-impl Default for WakeSettings {
-    /// Allows everything, and adds no trusted source.
-    fn default() -> Self {
-        Self {
-            level: Activation::Active,
-            threshold: THRESHOLD,
-            sources: Vec::new(),
-            types: Vec::new(),
-            trusted: Vec::new(),
-        }
-    }
+fn source_name(name: &str) -> Result<String, String> {
+    if name.trim().is_empty() { Err("the name of a source is empty".to_owned()) } else { Ok(name.to_owned()) }
+}
+
+fn type_pattern(pattern: &str) -> Result<Pattern, String> {
+    pattern.parse().map_err(|error: EventTypeError| error.to_string())
 }
 
 impl WakeSettings {

@@ -32,7 +32,10 @@ const ID_BYTES_MAX: usize = 64;
 const TRANSCRIPT_BYTES_MAX: u64 = 512 * 1024;
 
 settings! {
-    /// Time limit for the client's report.
+    /// Notifies an agent when a command that it left running has ended and its client does not
+    /// report this (`tool.handle.stopped`).
+    enabled: bool = true, flag();
+    /// The time that the client has for its report.
     grace: Duration = GRACE, duration(Duration::from_secs(1)..=Duration::from_secs(3_600));
 }
 

@@ -29,7 +29,11 @@ const MODEL_BYTES_MAX: usize = 100;
 const BUDGET: &str = "context";
 
 settings! {
-    /// Reported shares of the limit, in percent, ascending.
+    /// Notifies an agent when its context is nearly full (`budget.token.warning`). The client states
+    /// the limit in its status line, or shows it by an automatic compaction. While it is unknown,
+    /// nothing is reported.
+    enabled: bool = true, flag();
+    /// The shares of the limit at which the agent is notified, in percent and in ascending order.
     warn: Vec<u8> = vec![80, 92], rising(1..=100, 4, "they are in percent: [80, 92]");
 }
 

@@ -3,7 +3,7 @@
 //! There is one finding when the free space falls below the limit, and one when it falls below half
 //! of the limit. When there is space again, a finding withdraws them.
 
-use std::path::Path;
+use std::{fmt, path::Path};
 
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -38,7 +38,11 @@ const FREE_SPACE: Form<Below> = Form {
 };
 
 settings! {
-    /// The limit of free space.
+    /// Notifies an agent when the disk with its folder or with temporary files is nearly full
+    /// (`disk.space.low`).
+    enabled: bool = true, flag();
+    /// The free space below which a disk is nearly full: a size, which is at most a tenth of the
+    /// disk, or a share of the disk, such as `"5%"`.
     below: Below = Below::Bytes(BELOW_BYTES), text(&FREE_SPACE);
 }
 
@@ -49,6 +53,15 @@ pub enum Below {
     Bytes(u64),
     /// Less than this share of the file system is free.
     Percent(u64),
+}
+
+impl fmt::Display for Below {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bytes(bytes) => write!(f, "{}GiB", bytes >> 30),
+            Self::Percent(percent) => write!(f, "{percent}%"),
+        }
+    }
 }
 
 impl Below {

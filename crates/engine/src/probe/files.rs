@@ -55,15 +55,21 @@ const FOLDER: Form<String> = Form {
     parse: |name| (!name.contains(['/', '*'])).then(|| name.to_owned()),
 };
 
+// A small task has a few files; a look at the maximum takes some 9 ms.
 settings! {
-    /// Most known files of a session; beyond it the least recently touched one is evicted. A small
-    /// task has a few; a look at the maximum takes some 9 ms.
+    /// Notifies an agent when somebody else changes a file that the agent read or wrote
+    /// (`fs.known.*`). Files are compared when the agent can be notified; nothing is watched.
+    enabled: bool = true, flag();
+    /// Most files that are known for one session. Beyond it, the file that was used longest ago is
+    /// forgotten.
     max_paths: u32 = 1_024, number(16..=10_000);
-    /// Whether changed lines are named; if so, the texts of small files are kept in memory.
+    /// Names the lines that changed. For this, the texts of small files are kept in memory, at most
+    /// 32 MiB.
     lines: bool = true, flag();
-    /// Whether a call that would overwrite a change is deferred once.
+    /// `"overwrite"` refuses a call once if it would overwrite a change that the agent does not know
+    /// (`fs.write.held`).
     guard: Guard = Guard::Off, word();
-    /// Names of folders whose files are ignored.
+    /// Folders whose files are ignored, by name.
     ignore: Vec<String> = [".git", "node_modules", "target"].map(str::to_owned).to_vec(), texts(&FOLDER, 64);
 }
 

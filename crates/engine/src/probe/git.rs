@@ -32,7 +32,11 @@ use self::{
 use super::{Entry, Facts, Finding, Moment, facts::ContentHash};
 use crate::{notification::InjectionPoint, settings::settings, sorted::SortedSet};
 
-settings! {}
+settings! {
+    /// Notifies an agent when somebody else moves its repository: switch, pull, rebase, reset,
+    /// commit, stash (`git.**`). Two files of git are read; nothing is watched.
+    enabled: bool = true, flag();
+}
 
 /// Whether `workspace` is in a repository; without one there are no findings.
 pub fn has_repository(workspace: &str, facts: &dyn Facts) -> bool {

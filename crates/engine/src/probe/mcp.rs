@@ -49,7 +49,12 @@ const TRANSCRIPT_BYTES_MAX: u64 = 512 * 1024;
 /// The reason for a server that was never connected.
 const FAILED_AT_START: &str = "failed at start";
 
-settings! {}
+settings! {
+    /// Notifies an agent when an MCP server of its client failed to start
+    /// (`mcp.server.disconnected`) and when one is connected again (`mcp.server.reconnected`), if the
+    /// client does not report this. It is read from the client's log of its connections.
+    enabled: bool = true, flag();
+}
 
 /// The disconnected servers of a session.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]

@@ -18,7 +18,11 @@ const PRESENT_FOR: Duration = Duration::from_secs(15 * 60);
 /// Most sessions that are kept as reported; beyond it there are no findings.
 const SAID_MAX: usize = 64;
 
-settings! {}
+settings! {
+    /// Notifies an agent of other sessions that work in its folder, once of each
+    /// (`session.other.present`).
+    enabled: bool = true, flag();
+}
 
 /// The reported sessions.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]

@@ -21,7 +21,10 @@ pub const PAUSE_ENDED: &str = "agent.pause.ended";
 pub const CHECKS: &str = "ci";
 
 settings! {
-    /// The shortest reported pause.
+    /// Notifies an agent, at the next prompt of its user, that time has passed and what changed in
+    /// the meantime (`agent.pause.ended`).
+    enabled: bool = true, flag();
+    /// The shortest pause that is reported.
     gap: Duration = Duration::from_secs(30 * 60), duration(Duration::from_secs(60)..=30 * DAY);
 }
 

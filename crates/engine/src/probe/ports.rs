@@ -43,7 +43,12 @@ const PATH_BYTES_MAX: usize = 1_024;
 const TRANSCRIPT_BYTES_MAX: u64 = 512 * 1024;
 
 settings! {
-    /// How long a port has to be closed.
+    /// Notifies an agent when a server that it left running in the background no longer accepts
+    /// connections at its port (`tool.port.closed`), and when it does again (`tool.port.opened`).
+    /// Only ports of this machine that the output of the command names are checked.
+    enabled: bool = true, flag();
+    /// The shortest time between the two checks that find a port closed: longer than a server needs
+    /// to restart.
     grace: Duration = GRACE, duration(Duration::from_secs(1)..=Duration::from_secs(3_600));
 }
 

@@ -175,7 +175,7 @@ impl Deliveries {
             (None, None) => Step::Sent(sink, id),
             (Some(error), _) => {
                 let index = usize::try_from(failures).unwrap_or(usize::MAX);
-                let retry = settings.retry.get(index).filter(|_| !is_final && sink.delivery().is_retried);
+                let retry = settings.all.retry.get(index).filter(|_| !is_final && sink.delivery().is_retried);
                 Step::Failed { sink, error, retry_at: retry.map(|wait| now + *wait) }
             }
         };
@@ -288,7 +288,7 @@ impl Fold for Deliveries {
     type Settings = Settings;
 
     fn apply(&mut self, settings: &Settings, before: Option<&Settings>) {
-        if before.is_some_and(|before| before.quiet != settings.quiet) {
+        if before.is_some_and(|before| before.all.quiet != settings.all.quiet) {
             self.forget_quiet();
         }
         // Due times depend on the settings.
@@ -304,7 +304,7 @@ impl Fold for Deliveries {
         match event.event_type {
             NOTICE | question::ASKED => {
                 let Some(notice) = Notice::of(event, now) else { return false };
-                self.take(notice, Subject::Event(seq), &settings.default, now, to);
+                self.take(notice, Subject::Event(seq), &settings.all.default, now, to);
             }
             SENT | FAILED | WAITS => {
                 let Ok(report) = serde_json::from_str(event.payload) else { return false };

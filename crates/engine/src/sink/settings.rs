@@ -1,82 +1,26 @@
-//! `[sinks]` of `aside.toml`.
+//! `[sinks]` of `aside.toml`. Each sink with a table declares its keys in a file of its own. A sink
+//! that is listed without its required keys could not be used. Secrets are in separate files, because
+//! every version of the settings is kept with the journal.
 
-use std::{sync::Arc, time::Duration};
+pub mod apprise;
+pub mod log;
+pub mod ntfy;
+pub mod webhook;
+
+use std::{ops::RangeInclusive, time::Duration};
 
 use super::Job;
 use journal::time::{Timestamp, hours::Hours};
 
-use crate::notification::{Level, Sink};
+use crate::{
+    notification::{Level, Sink},
+    settings::{Keys, Table, settings},
+};
 
-/// The settings of the sinks.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Settings {
-    /// The sinks, in the order in which they are named; each once.
-    pub default: Vec<Sink>,
-    /// The wait of a failed sink after each failure; it is given up after the last one.
-    pub retry: Vec<Duration>,
-    /// The quiet hours, in which the user must not be woken.
-    pub quiet: Option<Hours>,
-    /// `[sinks.log]`.
-    pub log: Log,
-    /// `[sinks.ntfy]`.
-    pub ntfy: Ntfy,
-    /// `[sinks.webhook]`.
-    pub webhook: Webhook,
-    /// `[sinks.apprise]`.
-    pub apprise: Apprise,
-}
-
-/// A file of JSON lines.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Log {
-    /// An absolute path; `None` for a file in the state folder.
-    pub path: Option<Arc<str>>,
-    /// Size in bytes at which a new file begins; one older file is kept.
-    pub max_bytes: u64,
-}
-
-/// An ntfy server.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Ntfy {
-    /// The server; the last path segment is the topic.
-    pub url: Option<Url>,
-    /// The absolute path of a file with a token.
-    pub token_file: Option<Arc<str>>,
-}
-
-/// A server that receives signed webhooks.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Webhook {
-    /// Its address.
-    pub url: Option<Url>,
-    /// The absolute path of a file with the signing secret.
-    pub secret_file: Option<Arc<str>>,
-}
-
-/// The `apprise` command.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Apprise {
-    /// The program, by its name or path.
-    pub command: Arc<str>,
-    /// The absolute path of its configuration file; `None` for its own default.
-    pub config_file: Option<Arc<str>>,
-}
-
-/// The address of a server.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Url {
-    /// Whether it uses HTTPS.
-    pub is_secure: bool,
-    /// The name or address of the machine, without brackets.
-    pub host: Arc<str>,
-    /// The port.
-    pub port: u16,
-    /// Host and port as written in the settings.
-    pub authority: Arc<str>,
-    /// Path and query; begins with `/`.
-    pub path: Arc<str>,
-}
-
+/// Most retries of a sink.
+const RETRIES_MAX: usize = 10;
+/// Shortest and longest time between two attempts.
+const RETRY_LIMITS: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(24 * 3_600);
 /// The default waits of a sink after each failure.
 ///
 /// Source: the schedule that Standard Webhooks recommends, without its last days.
@@ -87,21 +31,62 @@ pub const RETRY: [Duration; 5] = [
     Duration::from_secs(2 * 3_600),
     Duration::from_secs(5 * 3_600),
 ];
-/// The default size at which a new log begins: some thousand notices.
-const LOG_BYTES: u64 = 1024 * 1024;
 
-impl Default for Settings {
-    fn default() -> Self {
-        Self {
-            default: vec![Sink::Harness, Sink::Desktop, Sink::Log],
-            retry: RETRY.to_vec(),
-            quiet: None,
-            log: Log { path: None, max_bytes: LOG_BYTES },
-            ntfy: Ntfy::default(),
-            webhook: Webhook::default(),
-            apprise: Apprise { command: "apprise".into(), config_file: None },
-        }
+settings! {
+    /// Where notices for the user go: those of `aside notify`, and those of subscribers with
+    /// `audience = "user"` or `"both"`.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct Common from impl Keys {
+        /// The sinks, in any order; `[]` for none. `harness` is a line that the next hook of the
+        /// session shows. `desktop` runs notify-send if there is a session bus. `log` writes lines of
+        /// JSON. `ntfy`, `webhook` and `apprise` have tables below.
+        default: Vec<Sink> = vec![Sink::Harness, Sink::Desktop, Sink::Log], each_once();
+        /// How long a sink waits after each failure before the next attempt. After the last failure
+        /// the notice is given up. `harness` and `desktop` show a notice at once and never retry.
+        retry: Vec<Duration> = RETRY.to_vec(), durations(RETRY_LIMITS, RETRIES_MAX);
+        /// Hours of each day, by your clock, in which `desktop`, `ntfy`, `webhook` and `apprise` get
+        /// only notices of level `error`. Other notices wait until the hours end.
+        quiet: Hours, hours(), like "\"22:00-07:00\"";
     }
+}
+
+/// Generates from the table of sinks their settings, their tables, and the reader of both.
+macro_rules! sinks {
+    ($($module:ident $(checked by $check:path)?;)*) => {
+        /// The settings of the sinks.
+        #[derive(Debug, Clone, PartialEq, Eq, Default)]
+        pub struct Settings {
+            /// The keys of `[sinks]` itself.
+            pub all: Common,
+            $(#[doc = concat!("`[sinks.", stringify!($module), "]`.")] pub $module: $module::Settings,)*
+        }
+
+        impl Settings {
+            /// The description of each table in `[sinks]`, by its name.
+            pub const TABLES: &[(&str, fn() -> Table)] = &[$((stringify!($module), $module::Settings::table)),*];
+
+            /// Reads `[sinks]`, and its tables from `table`, by name.
+            pub fn read<K: Keys>(all: &mut K, mut table: impl FnMut(&mut K, &'static str) -> K) -> (Self, Vec<K>) {
+                let mut tables = Vec::new();
+                $(let $module = {
+                    let mut keys = table(all, stringify!($module));
+                    let settings = $module::Settings::read(&mut keys);
+                    $($check(&settings, &mut keys);)?
+                    tables.push(keys);
+                    settings
+                };)*
+                (Self { all: Common::read(all), $($module),* }, tables)
+            }
+        }
+    };
+}
+
+sinks! {
+    // The word of a sink with keys, and a check of them together.
+    log;
+    ntfy checked by ntfy::warn_of_open_token;
+    webhook;
+    apprise;
 }
 
 impl Settings {
@@ -113,13 +98,6 @@ impl Settings {
         utc_offset: impl Fn(Timestamp) -> i32,
     ) -> Option<Timestamp> {
         let can_wake = job.sink.delivery().wakes && job.notice.level < Level::Error;
-        self.quiet.filter(|_| can_wake)?.end(now, utc_offset)
-    }
-}
-
-impl Url {
-    /// The full address of `path` on this server.
-    pub fn address(&self, path: &str) -> String {
-        format!("{}://{}{path}", if self.is_secure { "https" } else { "http" }, self.authority)
+        self.all.quiet.filter(|_| can_wake)?.end(now, utc_offset)
     }
 }

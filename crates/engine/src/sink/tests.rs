@@ -22,7 +22,7 @@ use crate::{
 const START: Timestamp = Timestamp::from_millis(1_000_000_000);
 
 fn settings(sinks: &[Sink]) -> Settings {
-    Settings { default: sinks.to_vec(), ..Settings::default() }
+    Settings { all: Common { default: sinks.to_vec(), ..Common::default() }, ..Settings::default() }
 }
 
 fn notice(id: &str, session: Option<&str>, message: &str) -> Notice {
@@ -89,7 +89,8 @@ impl World {
     /// Applies other quiet hours.
     fn set_quiet(&mut self, quiet: Option<&str>) {
         let quiet = quiet.map(|hours| hours.parse().expect("hours"));
-        let settings = Settings { quiet, ..self.settings.clone() };
+        let mut settings = self.settings.clone();
+        settings.all.quiet = quiet;
         self.deliveries.apply(&settings, Some(&self.settings));
         self.settings = settings;
     }
@@ -164,7 +165,7 @@ fn seconds(count: u64) -> Duration {
 fn a_notice_reaches_every_sink_and_records_steps() {
     let mut world = World::with(&[Sink::Harness, Sink::Log, Sink::Ntfy]);
     assert_eq!(world.say("s1", "hello"), ["1 queued harness", "1 queued log", "1 queued ntfy"]);
-    assert_eq!(world.deliveries.verdict("u1"), Some(&Verdict::Taken(world.settings.default.clone())));
+    assert_eq!(world.deliveries.verdict("u1"), Some(&Verdict::Taken(world.settings.all.default.clone())));
     let due = world.due();
     assert_eq!(due.iter().map(|job| job.sink).collect::<Vec<_>>(), [Sink::Log, Sink::Ntfy]);
     assert_eq!(world.answer(&due[1], &Answered::Took(Some("xE7".to_owned()))), ["1 sent ntfy xE7"]);
@@ -267,7 +268,7 @@ fn progress_is_paced_but_completion_goes_at_once() {
     world.wait(seconds(3));
     assert_eq!(world.progress("s1", "copy", Some(10)), ["3 queued harness", "3 queued log"]);
     assert_eq!(shown(&mut world), (None, 0), "it waits");
-    let later = Verdict::Later(world.settings.default.clone(), START + PACE);
+    let later = Verdict::Later(world.settings.all.default.clone(), START + PACE);
     assert_eq!(world.deliveries.verdict("u3"), Some(&later));
     world.wait(seconds(3));
     let said = world.progress("s1", "copy", Some(20));
@@ -318,7 +319,7 @@ fn keys_and_their_ends_get_around_no_limit() {
 fn quiet_hours_delay_notices_in_order() {
     // START is 13:46:40 UTC.
     let mut world = World::with(&[Sink::Desktop, Sink::Log, Sink::Ntfy]);
-    world.settings.quiet = Some("13:30-14:00".parse().expect("hours"));
+    world.settings.all.quiet = Some("13:30-14:00".parse().expect("hours"));
     world.say("s1", "first");
     world.say("s1", "second");
     assert_eq!(
@@ -349,7 +350,7 @@ fn quiet_hours_delay_notices_in_order() {
 #[test]
 fn changed_quiet_hours_apply_to_waiting_notices() {
     let mut world = World::with(&[Sink::Ntfy]);
-    world.settings.quiet = Some("13:30-14:00".parse().expect("hours"));
+    world.settings.all.quiet = Some("13:30-14:00".parse().expect("hours"));
     world.say("s1", "x");
     assert_eq!((world.hold().len(), world.due().len()), (1, 0));
     world.set_quiet(Some("13:30-15:00"));
@@ -397,7 +398,7 @@ fn everything_that_is_kept_is_bounded() {
         assert_eq!(evicted, usize::from(number >= OPEN_MAX), "{said:?}");
     }
     assert_eq!(world.deliveries.len(), (OPEN_MAX, SPEAKERS_MAX));
-    world.settings.default.clear();
+    world.settings.all.default.clear();
     assert_eq!(world.say("s1", "y"), [format!("{} no_sink", OPEN_MAX + 45)]);
 }
 
@@ -492,7 +493,7 @@ impl World {
                 };
                 let subject = Subject::Notification(NotificationId::new(&said.id));
                 let mut effects = Effects::default();
-                self.deliveries.take(said, subject, &self.settings.default, self.now, &mut effects);
+                self.deliveries.take(said, subject, &self.settings.all.default, self.now, &mut effects);
                 lines(&effects.into_entries())
             }
         }
@@ -511,7 +512,7 @@ proptest! {
         let sinks = [Sink::Harness, Sink::Log, Sink::Webhook];
         let (mut whole, mut restarted) = (World::with(&sinks), World::with(&sinks));
         for world in [&mut whole, &mut restarted] {
-            world.settings.quiet = Some("14:00-15:00".parse().expect("hours"));
+            world.settings.all.quiet = Some("14:00-15:00".parse().expect("hours"));
         }
         let mut open: BTreeMap<(String, String), u32> = BTreeMap::new();
         let mut passed: BTreeMap<u8, Vec<Timestamp>> = BTreeMap::new();

@@ -6,7 +6,10 @@ use super::condition::{Condition, host_of};
 use crate::settings::settings;
 
 settings! {
-    /// Whether ports and servers of other machines may be contacted.
+    /// Lets agents and users wait until something comes true (`aside watch`, `aside remind`).
+    /// Earlier watches continue while this is off.
+    enabled: bool = true, flag();
+    /// Allows connections to ports and servers of other machines.
     remote: bool = false, flag();
 }
 

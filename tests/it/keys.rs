@@ -1,0 +1,122 @@
+//! What is generated from the rows of `settings!`, which describe the keys of `aside.toml`:
+//! `config/aside.toml` and its JSON schema.
+//!
+//! `ASIDE_BLESS=1 cargo test --test it -- keys` writes the files.
+
+mod schema;
+mod text;
+mod valid;
+
+use std::{env, fs, path::Path};
+
+use aside::config::{
+    compile::compile,
+    keys,
+    layers::{LayerKind, SourceFile, Sources},
+};
+use serde_json::Value;
+
+use self::{
+    schema::settings_schema,
+    text::{COLUMNS, settings_file},
+    valid::faults,
+};
+
+const SETTINGS: &str = "config/aside.toml";
+const SETTINGS_SCHEMA: &str = "config/aside.schema.json";
+
+fn read(path: &str) -> String {
+    fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap_or_default()
+}
+
+/// Compares a file with its generated text, or writes it.
+fn check(path: &str, expected: &str) {
+    if env::var_os("ASIDE_BLESS").is_some() {
+        fs::write(Path::new(env!("CARGO_MANIFEST_DIR")).join(path), expected).expect("written");
+    } else {
+        assert_eq!(read(path), expected, "ASIDE_BLESS=1 writes {path}");
+    }
+}
+
+fn json(schema: &Value) -> String {
+    format!("{schema:#}\n")
+}
+
+#[test]
+fn the_settings_file_is_generated_from_the_rows() {
+    check(SETTINGS, &settings_file(&keys::settings()));
+}
+
+#[test]
+fn the_schema_is_generated_from_the_rows() {
+    check(SETTINGS_SCHEMA, &json(&settings_schema(&keys::settings())));
+}
+
+/// The settings file, in which the keys without a default are in force.
+fn all_keys() -> String {
+    let file = settings_file(&keys::settings());
+    file.lines().map(|line| line.strip_prefix("#: ").unwrap_or(line).to_owned() + "\n").collect()
+}
+
+#[test]
+fn settings_file_has_short_lines_and_valid_examples() {
+    let file = SourceFile {
+        layer: LayerKind::User,
+        name: "aside.toml".into(),
+        path: "aside.toml".into(),
+        text: all_keys().into(),
+    };
+    assert_eq!(compile(&Sources::shipped().with([file], []), &[]).report.to_string(), "");
+    let file = settings_file(&keys::settings());
+    assert_eq!(file.lines().find(|line| line.chars().count() > COLUMNS), None);
+}
+
+/// The faults of a TOML text.
+fn faults_of(schema: &Value, text: &str) -> Vec<String> {
+    let table: toml::Table = text.parse().unwrap_or_else(|error| panic!("{error}: {text}"));
+    faults(schema, &serde_json::to_value(table).expect("TOML without dates is JSON"), "")
+}
+
+/// The TOML files in a folder whose names begin with one of `begins`, with their texts.
+fn files(folder: &str, begins: &[&str]) -> Vec<(String, String)> {
+    let entries = fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join(folder)).expect("a folder");
+    let names = entries.map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned());
+    let is_wanted =
+        |name: &String| name.ends_with(".toml") && begins.iter().any(|begin| name.starts_with(begin));
+    let with_text = |name: String| {
+        let text = read(&format!("{folder}/{name}"));
+        (name, text)
+    };
+    names.filter(is_wanted).map(with_text).collect()
+}
+
+#[test]
+fn valid_files_fit_the_schema() {
+    let schema = settings_schema(&keys::settings());
+    assert_eq!(faults_of(&schema, &read(SETTINGS)), Vec::<String>::new());
+    assert_eq!(faults_of(&schema, &all_keys()), Vec::<String>::new());
+    for (name, text) in files("tests/config", &["warn_aside"]) {
+        assert_eq!(faults_of(&schema, &text), Vec::<String>::new(), "{name}");
+    }
+}
+
+#[test]
+fn the_schema_refuses_unknown_keys_and_wrong_values() {
+    let settings = settings_schema(&keys::settings());
+    for table in keys::settings() {
+        let (open, close) = if table.is_list { ("[[", "]]") } else { ("[", "]") };
+        let faults = faults_of(&settings, &format!("{open}{}{close}\nno_such_key = 1\n", table.name));
+        assert!(faults.iter().any(|fault| fault.contains("no_such_key")), "{}: {faults:?}", table.name);
+    }
+    for (schema, text, part) in [
+        (&settings, "[no_such_table]\n", "no_such_table"),
+        (&settings, "[injection]\nmax_tokens = 5\n", "max_tokens"),
+        (&settings, "[journal]\ninterval = \"5\"\n", "interval"),
+        (&settings, "[journal]\nretain_age = 5\n", "retain_age"),
+        (&settings, "[sinks]\ndefault = [\"lg\"]\n", "default"),
+        (&settings, "[[sources.log]]\npath = \"x\"\n", "match"),
+    ] {
+        let faults = faults_of(schema, text);
+        assert!(faults.iter().any(|fault| fault.contains(part)), "{text}: {faults:?}");
+    }
+}
