@@ -10,7 +10,6 @@ use serde_json::{Map, Value as Json, json};
 use toml::de::DeValue;
 
 use crate::config::{
-    layers::SourceFile,
     raw::{Document, Parsed, Section, Value},
     report::{Diagnostic, Place, shown},
     values,
@@ -75,7 +74,7 @@ pub(crate) fn read(document: &Document<'_>) -> (Vec<SubscriberTest>, Vec<Diagnos
     let Some(items) = value.items() else { return (Vec::new(), value.wrong_kind("an array of tables")) };
     let (mut tests, mut found, mut names) = (Vec::new(), Vec::new(), BTreeSet::new());
     for item in items {
-        match read_test(&item, document.file()) {
+        match read_test(&item) {
             Ok(test) if !names.insert(test.name.clone()) => {
                 found.push(item.error(format!("there are two tests named `{}`", shown(&test.name))));
             }
@@ -86,11 +85,11 @@ pub(crate) fn read(document: &Document<'_>) -> (Vec<SubscriberTest>, Vec<Diagnos
     (tests, found)
 }
 
-fn read_test(value: &Value<'_>, file: &SourceFile) -> Parsed<SubscriberTest> {
+fn read_test(value: &Value<'_>) -> Parsed<SubscriberTest> {
     let mut section = value.section().ok_or_else(|| value.wrong_kind("a table"))?;
-    let name = section.require("name", values::words, file);
-    let at = section.require("at", |value| values::list(value, read_event), file);
-    let expect = section.require("expect", |value| values::list(value, |item| expectation(item, file)), file);
+    let name = section.require("name", values::words);
+    let at = section.require("at", |value| values::list(value, read_event));
+    let expect = section.require("expect", |value| values::list(value, expectation));
     if let Some(at) = &at
         && !at.is_sorted_by_key(|event: &TestEvent| event.at)
     {
@@ -143,10 +142,10 @@ fn read_event(value: &Value<'_>) -> Parsed<TestEvent> {
     }
 }
 
-fn expectation(value: &Value<'_>, file: &SourceFile) -> Parsed<Expectation> {
+fn expectation(value: &Value<'_>) -> Parsed<Expectation> {
     let mut section: Section<'_> = value.section().ok_or_else(|| value.wrong_kind("a table"))?;
-    let at = section.require("at", time, file);
-    let decoded = section.require("decoded", object, file);
+    let at = section.require("at", time);
+    let decoded = section.require("decoded", object);
     let sentence = section.read("sentence", |value| values::text(value).map(str::to_owned));
     let notices = section.read("notices", |value| values::list(value, notice));
     let found = section.finish();

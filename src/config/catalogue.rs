@@ -41,7 +41,7 @@ pub(crate) fn read(file: &SourceFile, entries: &mut Entries) -> Vec<Diagnostic> 
     };
     let mut own = Entries::new();
     for item in &items {
-        match entry(item, file) {
+        match entry(item) {
             Ok(entry) if own.contains_key(&entry.event_type) => {
                 found.push(item.error(format!("there are two entries for `{}`", entry.event_type)));
             }
@@ -53,9 +53,9 @@ pub(crate) fn read(file: &SourceFile, entries: &mut Entries) -> Vec<Diagnostic> 
     found
 }
 
-fn entry(value: &Value<'_>, file: &SourceFile) -> Parsed<CatalogueEntry> {
+fn entry(value: &Value<'_>) -> Parsed<CatalogueEntry> {
     let mut section = value.section().ok_or_else(|| value.wrong_kind("a table"))?;
-    let event_type = section.require("type", values::open_type, file);
+    let event_type = section.require("type", values::open_type);
     let description = section.read("description", values::text).unwrap_or_default().to_owned();
     let example =
         section.read("example", case::object).unwrap_or_else(|| Json::Object(serde_json::Map::new()));

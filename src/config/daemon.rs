@@ -234,13 +234,13 @@ fn check_frames(section: &mut Section<'_>, limits: &InjectionSettings) {
     let frames = frames::frames();
     let wanted = subscriber::MAX_TOKENS;
     if let Some(frame) = frames.iter().max_by_key(|frame| frame.tokens)
-        && limits.max_tokens.0 < frame.tokens.0 + wanted
+        && limits.max_tokens.0 < frame.tokens.0 + wanted.0
     {
         let room = limits.max_tokens.0.saturating_sub(frame.tokens.0);
         section.object("max_tokens", |value| too_small(value, frame.format, frame.tokens.0, room, "tokens"));
     }
     if let Some(frame) = frames.iter().max_by_key(|frame| frame.chars)
-        && limits.max_chars < frame.chars + wanted * CHARS_PER_TOKEN
+        && limits.max_chars < frame.chars + wanted.0 * CHARS_PER_TOKEN
     {
         let room = limits.max_chars.saturating_sub(frame.chars);
         section.object("max_chars", |value| too_small(value, frame.format, frame.chars, room, "characters"));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::config::{
     layers::SourceFile,
     raw::{Document, Value},
-    report::Place,
+    report::{Place, is_bare_key},
 };
 
 /// The sections of a subscriber's file whose keys are shown, in this order.
@@ -92,9 +92,7 @@ fn literal(value: &Value<'_>) -> String {
 
 /// A key as TOML: in quotes unless it is a bare one.
 fn key_text(name: &str) -> String {
-    let is_bare = !name.is_empty()
-        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'));
-    if is_bare { name.to_owned() } else { toml::Value::from(name).to_string() }
+    if is_bare_key(name) { name.to_owned() } else { toml::Value::from(name).to_string() }
 }
 
 #[cfg(test)]

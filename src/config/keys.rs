@@ -1,5 +1,6 @@
 //! The keys of TOML files: their readers, and the tables of a file as the rows of `settings!` describe
-//! them. From the rows `config/aside.toml` and its schema are generated; a test compares them.
+//! them. From the rows `config/aside.toml`, the schemas in `config/` and the tables of keys in
+//! docs/subscribers.md are generated; a test compares them.
 
 use std::{net::SocketAddr, ops::RangeInclusive, sync::Arc, time::Duration};
 
@@ -11,7 +12,7 @@ use engine::{
 use journal::time::hours::Hours;
 use toml::de::DeValue;
 
-pub use crate::config::daemon::tables as settings;
+pub use crate::config::{daemon::tables as settings, subscriber::tables as subscriber};
 use crate::config::{
     raw::{Parsed, Section, Value},
     report::{sentence, shown},
@@ -51,7 +52,10 @@ macro_rules! readers {
     };
 }
 
+pub(super) use readers;
+
 readers! {
+    rate() -> Rate = values::rate;
     rate_or_off() -> Option<Rate> = |value| values::unless_off(value, values::rate);
     bytes_or_off(limits: RangeInclusive<u64>) -> Option<u64> =
         |value| values::unless_off(value, |value| values::integer(value, limits.clone()));

@@ -11,6 +11,7 @@ use engine::{
     pipeline::render::{
         self, Column, Declared, EventText, Layout, Sentence, Table, TemplateError, Templates,
     },
+    settings::{Key, keys},
 };
 
 use crate::config::{
@@ -146,7 +147,7 @@ pub(super) fn read(
     let layer = texts.map(|value| value.file().layer).max().unwrap_or(whole.layer);
     let template = section.read("template", |value| read_template(value, templates));
     let one = section.read("one", read_one);
-    let table = section.read("table", |value| read_table(value, file));
+    let table = section.read("table", read_table);
     let words = section.read("sentence", read_sentence).map(Arc::new);
     let text = |value: &Value<'_>| Some((value.place(), value.get().as_str()?.into()));
     let places = DeclaredPlaces {
@@ -204,14 +205,38 @@ fn unusable(value: &Value<'_>, key: &str, source: &str, error: &TemplateError) -
     wrong
 }
 
+/// The keys of `[output]` that define the text; they are read together.
+pub(super) fn keys() -> Vec<Key> {
+    keys! {
+        /// The text of a notification: `templates/x.toon.j2`, `x.toon.j2` or `x`; `"generic"` for the
+        /// generic table. It cannot be used together with `one` or `table`.
+        template: String, line(),
+            else "without `one` and `table` the one named like the id, else the generic table";
+        /// The text of one event, see [what it says](#what-a-notification-says).
+        one: String, line();
+        /// The table of several events, see [what it says](#what-a-notification-says).
+        table: (), table(keys! {
+            /// The key above the rows.
+            key: String, required_line();
+            /// The columns: names, or a table from names to what each column shows.
+            columns: (), columns();
+            /// Adds a column with the number of repeats if an event repeated.
+            repeats: bool = true, flag();
+        });
+        /// Words for a person about one event, in at most 1,000 bytes of Jinja, see
+        /// [a sentence](#a-sentence-for-a-person).
+        sentence: String, line(), else "the first values of the text";
+    }
+}
+
 struct PlacedTable {
     table: Table,
     places: BTreeMap<String, Place>,
 }
 
-fn read_table(value: &Value<'_>, file: &SourceFile) -> Parsed<PlacedTable> {
+fn read_table(value: &Value<'_>) -> Parsed<PlacedTable> {
     let Some(mut section) = value.section() else { return Err(value.wrong_kind("a table")) };
-    let key = section.require("key", |value| values::words(value).map(str::to_owned), file);
+    let key = section.require("key", |value| values::words(value).map(str::to_owned));
     let columns = section.read("columns", read_columns);
     let repeats = section.read("repeats", values::flag).unwrap_or(true);
     let found = section.finish();

@@ -14,7 +14,7 @@ use toml::{
 
 use crate::config::{
     layers::{LayerKind, SourceFile},
-    report::{Diagnostic, Place, sentence, shown},
+    report::{Diagnostic, Place, is_bare_key, shown, syntax_error},
 };
 
 /// Most syntax errors that are kept of one file; further ones add no information.
@@ -42,7 +42,7 @@ impl<'s> Document<'s> {
         if errors.is_empty() {
             return Ok(Self { file, table: table.into_inner() });
         }
-        let diagnose = |error: &toml::de::Error| syntax_error(file, error);
+        let diagnose = |error: &toml::de::Error| syntax_error(&file.path, &file.text, error);
         let mut found: Vec<_> = errors.iter().map(diagnose).collect();
         found.sort_by_key(|diagnostic| diagnostic.place.span.start);
         found.truncate(SYNTAX_ERRORS_MAX);
@@ -187,6 +187,10 @@ pub(crate) struct Section<'s> {
     tables: Vec<&'static str>,
     /// The arrays under its name, the first file's first; each may be a list of such tables.
     lists: Vec<Value<'s>>,
+    /// The keys that have no valid value.
+    wrong: Vec<&'static str>,
+    /// The last file.
+    file: Arc<str>,
     origins: BTreeMap<String, Arc<str>>,
     found: Vec<Diagnostic>,
 }
@@ -200,7 +204,9 @@ impl<'s> Section<'s> {
     /// The table `name` of every document; later ones override earlier ones.
     pub(crate) fn new(name: &str, documents: impl IntoIterator<Item = &'s Document<'s>>) -> Self {
         let mut section = Self::empty(name, None);
-        for value in documents.into_iter().filter_map(|document| document.value(name)) {
+        for document in documents {
+            section.file = Arc::clone(&document.file.path);
+            let Some(value) = document.value(name) else { continue };
             section.header = Some(value.place());
             match value.get().as_table() {
                 Some(table) => section.add(value.file, table),
@@ -218,6 +224,8 @@ impl<'s> Section<'s> {
             asked: Vec::new(),
             tables: Vec::new(),
             lists: Vec::new(),
+            wrong: Vec::new(),
+            file: Arc::default(),
             origins: BTreeMap::new(),
             found: Vec::new(),
         }
@@ -248,6 +256,9 @@ impl<'s> Section<'s> {
                 }
                 Err(found) => self.found.extend(found),
             }
+        }
+        if last.is_none() && self.entries.contains_key(key) {
+            self.wrong.push(key);
         }
         last
     }
@@ -362,10 +373,9 @@ impl<'s> Section<'s> {
         &mut self,
         key: &'static str,
         parse: impl Fn(&Value<'s>) -> Parsed<T>,
-        file: &SourceFile,
     ) -> Option<T> {
         if !self.entries.contains_key(key) {
-            let place = self.header.clone().unwrap_or_else(|| Place::file(&file.path));
+            let place = self.header.clone().unwrap_or_else(|| Place::file(&self.file));
             let message = format!("`{key}` is missing in [{}]", self.name);
             self.found.push(Diagnostic::error(place, format!("{}.{key}", self.name), message));
         }
@@ -401,8 +411,8 @@ impl<'s> Section<'s> {
     }
 
     /// Whether `key` is present and had no valid value when it was read.
-    pub(crate) fn is_wrong<T>(&self, key: &str, read: Option<&T>) -> bool {
-        read.is_none() && self.entries.contains_key(key)
+    pub(crate) fn is_wrong(&self, key: &str) -> bool {
+        self.wrong.contains(&key)
     }
 
     /// Adds a finding about the value of `key` in combination with others; nothing if the key is
@@ -469,34 +479,6 @@ fn unknown_key(place: Place, key: &str, path: &str, allowed: &[&str], homes: &Ho
         }
         Some(_) | None => wrong,
     }
-}
-
-/// The message for a syntax error; replaces the parser's internal terms.
-fn syntax_error(file: &SourceFile, error: &toml::de::Error) -> Diagnostic {
-    let span = error.span().unwrap_or(0..0);
-    let text = &*file.text;
-    let line_start = text.get(..span.start).and_then(|before| before.rfind('\n')).map_or(0, |at| at + 1);
-    let line = text.get(line_start..).and_then(|rest| rest.lines().next()).unwrap_or_default();
-    let control = line.char_indices().find(|(_, c)| c.is_control() && !matches!(c, '\t' | '\r'));
-    if let Some((at, c)) = control {
-        let span = line_start + at..line_start + at + c.len_utf8();
-        let message = format!("invalid TOML: control character U+{:04X}", u32::from(c));
-        return Diagnostic::error(Place::new(&file.path, &file.text, span), "", message)
-            .with_note(format!("in a string it is written \\u{:04x}", u32::from(c)));
-    }
-    let place = Place::new(&file.path, &file.text, span);
-    let wrong = Diagnostic::error(place, "", format!("invalid TOML: {}", sentence(error.message())));
-    match line.split_once(':') {
-        Some((key, value)) if is_bare_key(key.trim()) && !value.trim().is_empty() => {
-            let meant = format!("{} = {}", key.trim(), value.trim());
-            wrong.with_note(format!("a key and its value are joined by `=`: {}", shown(&meant)))
-        }
-        _ => wrong,
-    }
-}
-
-fn is_bare_key(text: &str) -> bool {
-    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'))
 }
 
 #[cfg(test)]

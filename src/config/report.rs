@@ -328,6 +328,34 @@ pub(crate) fn shown(text: &str) -> String {
     spelled_out(text, SHOWN_CHARS_MAX)
 }
 
+/// The message for a syntax error; replaces the parser's internal terms.
+pub(super) fn syntax_error(path: &Arc<str>, text: &Text, error: &toml::de::Error) -> Diagnostic {
+    let span = error.span().unwrap_or(0..0);
+    let line_start = text.get(..span.start).and_then(|before| before.rfind('\n')).map_or(0, |at| at + 1);
+    let line = text.get(line_start..).and_then(|rest| rest.lines().next()).unwrap_or_default();
+    let control = line.char_indices().find(|(_, c)| c.is_control() && !matches!(c, '\t' | '\r'));
+    if let Some((at, c)) = control {
+        let span = line_start + at..line_start + at + c.len_utf8();
+        let message = format!("invalid TOML: control character U+{:04X}", u32::from(c));
+        return Diagnostic::error(Place::new(path, text, span), "", message)
+            .with_note(format!("in a string it is written \\u{:04x}", u32::from(c)));
+    }
+    let place = Place::new(path, text, span);
+    let wrong = Diagnostic::error(place, "", format!("invalid TOML: {}", sentence(error.message())));
+    match line.split_once(':') {
+        Some((key, value)) if is_bare_key(key.trim()) && !value.trim().is_empty() => {
+            let meant = format!("{} = {}", key.trim(), value.trim());
+            wrong.with_note(format!("a key and its value are joined by `=`: {}", shown(&meant)))
+        }
+        _ => wrong,
+    }
+}
+
+/// Whether a key needs no quotes.
+pub(super) fn is_bare_key(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'))
+}
+
 /// Another error's sentence, which may repeat text of a file.
 pub(crate) fn sentence(error: impl fmt::Display) -> String {
     spelled_out(&error.to_string(), SENTENCE_CHARS_MAX)

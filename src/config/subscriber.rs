@@ -4,57 +4,43 @@
 //! with an error yields no subscriber; all errors are reported, not only the first. Unsupported
 //! keys are accepted only with the value that has no effect.
 
-use std::{collections::BTreeMap, mem, ops::RangeInclusive, rc::Rc, sync::Arc};
+mod rows;
+
+use std::{collections::BTreeMap, mem, rc::Rc, sync::Arc};
 
 use engine::{
-    event::{FieldPath, Pattern, Severity},
-    nearest::nearest,
     notification::{
         Activation, ActiveFor, Audience, InjectionPoint, Interrupt, Priority, SubscriberId, Tokens,
     },
     pipeline::{
         activation::WakeSettings,
-        condition::{CONDITION_BYTES_MAX, Condition},
+        condition::Condition,
         render::{Layout, Sentence},
         rule::{Activity, OutputRule, Subscriber},
     },
+    settings::Keys,
 };
-use strum::VariantArray as _;
 
+pub(crate) use self::rows::MAX_TOKENS;
+pub use self::rows::tables;
+use self::rows::{About, Events, Output, read_id};
 use crate::config::{
     batching,
     case::{self, SubscriberTest},
-    layers::SourceFile,
     layout::{self, DeclaredPlaces, KnownTemplates, LayoutRule, OwnText},
     limits::{self, Limits},
     patterns,
     protected::Protected,
-    raw::{Document, Parsed, Section, Value, finish_all},
-    report::{Diagnostic, Level, Place, sentence, shown},
+    raw::{Document, Section, Value, finish_all},
+    report::{Diagnostic, Level, Place},
     unsupported, values,
 };
 
 /// The keys by which a subscriber selects events.
 const FILTER_KEYS: [&str; 4] = ["types", "sources", "severity_filter", "where"];
 const SECTIONS: [&str; 6] = ["subscriber", "events", "batching", "limits", "output", "tests"];
-/// The points that a subscriber can choose.
-const POINTS: [InjectionPoint; 4] = [
-    InjectionPoint::Immediate,
-    InjectionPoint::TurnStart,
-    InjectionPoint::AfterTool,
-    InjectionPoint::TurnEnd,
-];
-/// Longest id in bytes; every notification contains it.
-const ID_BYTES_MAX: usize = 64;
-/// Fewest and most tokens of a notification: a line with its wrapper; a part of an injection that
-/// leaves room for others.
-const MAX_TOKENS_LIMITS: RangeInclusive<u32> = 20..=2_000;
 /// Maximum cost of the wrapper of an injection; the intro of `markdown` is the longest.
 const WRAPPER_TOKENS: u32 = 60;
-/// The word for no escalation.
-const NEVER: &str = "never";
-/// Default number of tokens of a notification.
-pub(crate) const MAX_TOKENS: u32 = 200;
 
 /// The inputs for the checks of a subscriber's file.
 pub(crate) struct Context<'a> {
@@ -161,16 +147,13 @@ fn read(documents: &[Rc<Document<'_>>], context: &Context<'_>) -> SubscriberFile
     let [mut subscriber, mut events, mut batching, mut limits, mut output] =
         ["subscriber", "events", "batching", "limits", "output"].map(section);
 
-    let id = subscriber.require("id", read_id, file);
-    let text = |section: &mut Section<'_>, key| section.read(key, values::text).map(str::to_owned);
-    let name = text(&mut subscriber, "name");
-    let description = text(&mut subscriber, "description").unwrap_or_default();
-    let version = subscriber.read("version", values::version);
+    let About { id, name, description, version, enabled, .. } = About::read(&mut subscriber);
     let core = id.as_ref().and_then(|id| context.core.get(id));
-    let activity = read_activity(&mut subscriber, &mut output, core);
-    let events_rule = read_events(&mut events, file, context);
-    let batching_rule = batching::read(&mut batching);
-    let dedupe = batching::read_dedupe(&mut batching, &batching_rule);
+    let activity = activity(&mut subscriber, &mut output, enabled, core);
+    let events_rule = read_events(&mut events, context);
+    let keys = batching::Keys::read(&mut batching);
+    let batching_rule = batching::read(&mut batching, &keys);
+    let dedupe = batching::read_dedupe(&mut batching, keys, &batching_rule);
     let Limits { rate, ttl, supersede_key, resolve, order } = limits::read(&mut limits, context.known_types);
     if let Some(core) = core {
         core.check(&mut limits, resolve.as_ref(), &order);
@@ -201,9 +184,9 @@ fn read(documents: &[Rc<Document<'_>>], context: &Context<'_>) -> SubscriberFile
         description,
         version,
         activity,
-        types: events_rule.types,
-        sources: events_rule.sources,
-        severity_min: events_rule.severity_min,
+        types: events_rule.types.unwrap_or_default(),
+        sources: events_rule.sources.unwrap_or_default(),
+        severity_min: events_rule.severity_filter,
         condition: events_rule.condition,
         batching: batching_rule,
         dedupe,
@@ -224,33 +207,13 @@ fn read(documents: &[Rc<Document<'_>>], context: &Context<'_>) -> SubscriberFile
     }
 }
 
-fn read_id(value: &Value<'_>) -> Parsed<SubscriberId> {
-    let text = values::words(value)?;
-    let is_allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
-    if !text.bytes().all(is_allowed) {
-        let message = format!("id `{}` is not made of a to z, 0 to 9 and `_`", shown(text));
-        let allowed = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '_' };
-        let meant: String = text.trim().chars().map(allowed).collect();
-        let meant = Some(meant).filter(|meant| meant.bytes().any(|byte| byte != b'_'));
-        return Err(vec![value.error(message).with_nearest(meant)]);
-    }
-    if text.len() > ID_BYTES_MAX {
-        return Err(vec![
-            value.error(format!("an id has at most {ID_BYTES_MAX} characters, this one has {}", text.len())),
-        ]);
-    }
-    Ok(SubscriberId::new(text))
-}
-
-fn read_activity(
+fn activity(
     subscriber: &mut Section<'_>,
     output: &mut Section<'_>,
+    is_enabled: bool,
     core_elsewhere: Option<&Protected>,
 ) -> Activity {
-    // Its value is known before, from `inherits`.
-    subscriber.read("inherit", values::flag);
     let is_core = output.read("core", values::flag).unwrap_or(false);
-    let is_enabled = subscriber.read("enabled", values::flag).unwrap_or(true);
     match (is_core, is_enabled, core_elsewhere) {
         // What replaces a core subscriber is one.
         (true, true, _) | (false, true, Some(_)) => return Activity::Core,
@@ -264,65 +227,13 @@ fn read_activity(
     Activity::Disabled
 }
 
-struct EventsRule {
-    types: Vec<Pattern>,
-    sources: Vec<String>,
-    severity_min: Severity,
-    condition: Option<Condition>,
-}
-
-fn read_events(section: &mut Section<'_>, file: &SourceFile, context: &Context<'_>) -> EventsRule {
-    let types = section.require("types", patterns::read_all, file).unwrap_or_default();
-    patterns::check(section, "types", &types, context.known_types);
-    let sources = |value: &Value<'_>| values::list(value, |item| values::words(item).map(str::to_owned));
-    EventsRule {
-        types,
-        sources: section.read("sources", sources).unwrap_or_default(),
-        severity_min: section.read("severity_filter", values::severity).unwrap_or(Severity::Debug),
-        condition: read_where(section),
+fn read_events(section: &mut Section<'_>, context: &Context<'_>) -> Events {
+    let events = Events::read(section);
+    patterns::check(section, "types", events.types.as_deref().unwrap_or_default(), context.known_types);
+    if events.condition.as_ref().is_some_and(Condition::is_constant) {
+        section.warn("where", "`where` uses no field of the event, so it matches all events or none");
     }
-}
-
-fn read_where(section: &mut Section<'_>) -> Option<Condition> {
-    let condition = section.read("where", read_condition)?;
-    if condition.is_constant() {
-        let message = "`where` uses no field of the event, so it matches all events or none";
-        section.object("where", |value| value.error(message).into_warning());
-    }
-    Some(condition)
-}
-
-fn read_condition(value: &Value<'_>) -> Parsed<Condition> {
-    values::source(value, Condition::deferred, |source| compile_condition(value, source))
-}
-
-fn compile_condition(value: &Value<'_>, source: &str) -> Parsed<Condition> {
-    if source.len() > CONDITION_BYTES_MAX {
-        let message =
-            format!("`where` has at most {CONDITION_BYTES_MAX} bytes, this one has {}", source.len());
-        return Err(vec![value.error(message)]);
-    }
-    Condition::compile(source).map_err(|error| {
-        let mut wrong = value.error(format!("`where` is not an expression: {}", sentence(&error.message)));
-        if let Some(range) = error.range {
-            let is_unknown_field = error.message.starts_with("unknown field");
-            wrong.nearest = source.get(range.clone()).filter(|_| is_unknown_field).and_then(field_meant);
-            wrong.place = value.place().within(source, range);
-        }
-        vec![wrong]
-    })
-}
-
-/// The field that a misspelled name probably means: one of the event's own, else one of its
-/// payload.
-fn field_meant(name: &str) -> Option<String> {
-    let is_operator = matches!(name, "and" | "or" | "not" | "in" | "is" | "if" | "else");
-    let is_unknown_name = !is_operator
-        && !FieldPath::ROOTS.contains(&name)
-        && name.starts_with(|c: char| c.is_ascii_alphabetic())
-        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
-    is_unknown_name
-        .then(|| nearest(name, FieldPath::ROOTS).map_or_else(|| format!("payload.{name}"), str::to_owned))
+    events
 }
 
 fn read_output(
@@ -331,11 +242,9 @@ fn read_output(
     words: Option<Arc<Sentence>>,
     context: &Context<'_>,
 ) -> OutputRule {
-    let priority = section.read("priority", values::word::<Priority>);
-    let inject_at = section.read("inject_at", read_point);
-    let is_priority_wrong = section.is_wrong("priority", priority.as_ref());
-    let priority = priority.unwrap_or(Priority::Normal);
-    if let Some(inject_at) = inject_at.filter(|_| !is_priority_wrong) {
+    let Output { priority, inject_at, activation, active_for, interrupt, escalate_at, max_tokens, audience } =
+        Output::read(section);
+    if let Some(inject_at) = inject_at.filter(|_| !section.is_wrong("priority")) {
         check_point(section, priority, inject_at);
     }
     let default_point = match priority {
@@ -345,14 +254,14 @@ fn read_output(
     let rule = OutputRule {
         priority,
         inject_at: inject_at.unwrap_or(default_point),
-        activation: section.read("activation", values::activation).unwrap_or_default(),
-        active_for: section.read("active_for", values::word::<ActiveFor>).unwrap_or_default(),
-        interrupt: section.read("interrupt", values::word::<Interrupt>).unwrap_or_default(),
-        escalate_at: section.read("escalate_at", read_escalation).unwrap_or(Some(Severity::Critical)),
+        activation,
+        active_for,
+        interrupt,
+        escalate_at,
         layout,
         sentence: words,
-        max_tokens: read_max_tokens(section, context.injection_tokens),
-        audience: section.read("audience", values::word::<Audience>).unwrap_or_default(),
+        max_tokens: fitted(section, max_tokens, context.injection_tokens),
+        audience,
     };
     check_wake(section, &rule, context.wake.threshold);
     unsupported::check_output(section);
@@ -377,25 +286,9 @@ fn check_audience(
         None => {}
     }
     if rule.activation != Activation::Passive {
-        section.object("activation", |value| {
-            value
-                .error("`activation` applies to agents, and this subscriber is for the user only")
-                .into_warning()
-        });
+        section
+            .warn("activation", "`activation` applies to agents, and this subscriber is for the user only");
     }
-}
-
-/// The severity that makes a notification critical; `None` for none.
-fn read_escalation(value: &Value<'_>) -> Parsed<Option<Severity>> {
-    let found = values::text(value)?;
-    if found == NEVER {
-        return Ok(None);
-    }
-    values::severity(value).map(Some).map_err(|wrong| {
-        let words = Severity::VARIANTS.iter().map(|severity| severity.as_str()).chain([NEVER]);
-        let words: Vec<&str> = words.collect();
-        wrong.into_iter().map(|wrong| wrong.with_allowed(found, &words)).collect()
-    })
 }
 
 /// Reports a core subscriber that keeps a critical event from being critical.
@@ -420,53 +313,33 @@ fn check_escalation(
 fn check_wake(section: &mut Section<'_>, rule: &OutputRule, threshold: Priority) {
     let can_be_critical = rule.priority == Priority::Critical || rule.escalate_at.is_some();
     if !can_be_critical && rule.interrupt != Interrupt::default() {
-        section.object("interrupt", |value| {
-            let message = "`interrupt` is for critical notifications, and this subscriber makes none";
-            value.error(message).into_warning()
-        });
+        let message = "`interrupt` is for critical notifications, and this subscriber makes none";
+        section.warn("interrupt", message);
     }
     if rule.activation != Activation::Active && rule.active_for != ActiveFor::default() {
-        section.object("active_for", |value| {
-            let message =
-                "`active_for` is for `activation = \"active\"`, and this subscriber has another one";
-            value.error(message).into_warning()
-        });
+        let message = "`active_for` is for `activation = \"active\"`, and this subscriber has another one";
+        section.warn("active_for", message);
     }
     let escalates = rule.escalate_at.is_some() && section.value("escalate_at").is_some();
     if rule.activation == Activation::Active && rule.priority < threshold && !escalates {
         let wakes = if rule.escalate_at.is_some() { "only a critical event" } else { "nothing of it" };
-        section.object("activation", |value| {
-            let message = format!(
-                "{wakes} wakes a session: its priority is {}, and `threshold` in [activation] is {threshold}",
-                rule.priority
-            );
-            value.error(message).into_warning()
-        });
+        let message = format!(
+            "{wakes} wakes a session: its priority is {}, and `threshold` in [activation] is {threshold}",
+            rule.priority
+        );
+        section.warn("activation", &message);
     }
 }
 
 /// The token limit of a notification: the value of its file, reduced to the part of an injection
 /// that its wrapper leaves.
-fn read_max_tokens(section: &mut Section<'_>, injection: Tokens) -> Tokens {
-    let room = injection.0.saturating_sub(WRAPPER_TOKENS);
-    let wanted = section.read("max_tokens", |value| values::integer(value, MAX_TOKENS_LIMITS));
-    if wanted.is_some_and(|wanted| wanted > room) {
-        section.object("max_tokens", |value| {
-            let message =
-                format!("an injection of {} tokens has room for {room}, so that is used", injection.0);
-            value.error(message).into_warning()
-        });
+fn fitted(section: &mut Section<'_>, wanted: Tokens, injection: Tokens) -> Tokens {
+    let room = Tokens(injection.0.saturating_sub(WRAPPER_TOKENS));
+    if wanted > room {
+        let message = format!("an injection of {injection} tokens has room for {room}, so that is used");
+        section.warn("max_tokens", &message);
     }
-    Tokens(wanted.unwrap_or(MAX_TOKENS).min(room))
-}
-
-fn read_point(value: &Value<'_>) -> Parsed<InjectionPoint> {
-    if values::text(value)? == InjectionPoint::BeforeTool.as_str() {
-        let message = "`before_tool` is where a harness asks, but a subscriber cannot choose it";
-        let note = "a critical notification with `inject_at = \"immediate\"` is released there";
-        return Err(vec![value.error(message).with_note(note)]);
-    }
-    values::word_of(value, &POINTS)
+    wanted.min(room)
 }
 
 fn check_point(section: &mut Section<'_>, priority: Priority, inject_at: InjectionPoint) {
@@ -478,11 +351,8 @@ fn check_point(section: &mut Section<'_>, priority: Priority, inject_at: Injecti
             value.error(message).with_note("set `priority = \"critical\"`, or choose another point")
         });
     } else if priority == Priority::Low && inject_at != InjectionPoint::TurnEnd {
-        section.object("inject_at", |value| {
-            let message =
-                format!("a low priority waits for turn_end, but `{inject_at}` is before it and wins");
-            value.error(message).into_warning()
-        });
+        let message = format!("a low priority waits for turn_end, but `{inject_at}` is before it and wins");
+        section.warn("inject_at", &message);
     }
 }
 
@@ -491,7 +361,10 @@ mod tests {
     use std::{collections::BTreeSet, time::Duration};
 
     use super::*;
-    use crate::config::{frames, layers::LayerKind};
+    use crate::config::{
+        frames,
+        layers::{LayerKind, SourceFile},
+    };
     use engine::pipeline::{render::Templates, rule::BatchMode};
 
     /// Compiles a subscriber `ci` with these lines after its `[events]`.

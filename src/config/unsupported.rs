@@ -3,6 +3,7 @@
 //! Their shape is checked, and the value without effect is accepted, so that a file with all the
 //! defaults loads. Any other value is an error: an accepted key must have its effect.
 
+use engine::settings::{Key, keys};
 use journal::time::{hours::minutes, parse_duration};
 
 use crate::config::{
@@ -11,6 +12,24 @@ use crate::config::{
     report::shown,
     values,
 };
+
+/// The keys of `[limits]`.
+pub(super) fn limits() -> Vec<Key> {
+    keys! {
+        /// Event types that inhibit the notifications of this subscriber.
+        inhibited_by: (), only("[]");
+        /// Whether a newer session gets the newest state.
+        retain: (), only("false");
+    }
+}
+
+/// The keys of `[output]`.
+pub(super) fn output() -> Vec<Key> {
+    keys! {
+        /// Whether the agent has to answer.
+        requires_response: (), only("false");
+    }
+}
 
 /// Checks the keys of `[limits]`.
 pub(crate) fn check_limits(section: &mut Section<'_>) {

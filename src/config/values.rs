@@ -10,7 +10,6 @@ use std::{
 use engine::{
     event::{EventType, FieldPath, Severity, catalogue::own},
     nearest::nearest,
-    notification::Activation,
     rate::Rate,
     words::Words,
 };
@@ -168,11 +167,6 @@ pub(crate) fn word_of<T: Copy + Into<&'static str>>(value: &Value<'_>, all: &[T]
         let message = format!("`{}` cannot be `{}`", value.name(), shown(found));
         vec![value.error(message).with_allowed(found, &allowed)]
     })
-}
-
-/// What a notification may do automatically.
-pub(crate) fn activation(value: &Value<'_>) -> Parsed<Activation> {
-    word(value)
 }
 
 /// A severity; `warn` is `warning`.

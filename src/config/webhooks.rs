@@ -135,7 +135,7 @@ pub(crate) fn read(file: &SourceFile, rows: &mut Vec<Row>) -> Vec<Diagnostic> {
     }
     let mut own = Vec::new();
     for item in &items {
-        match row(item, file) {
+        match row(item) {
             Ok(row) => own.push(row),
             Err(wrong) => found.extend(wrong),
         }
@@ -144,12 +144,12 @@ pub(crate) fn read(file: &SourceFile, rows: &mut Vec<Row>) -> Vec<Diagnostic> {
     found
 }
 
-fn row(value: &Value<'_>, file: &SourceFile) -> Parsed<Row> {
+fn row(value: &Value<'_>) -> Parsed<Row> {
     let mut section = value.section().ok_or_else(|| value.wrong_kind("a table"))?;
-    let from = section.require("from", |value| values::word_of(value, &FROM), file);
-    let event = section.require("event", |value| values::words(value).map(str::to_owned), file);
+    let from = section.require("from", |value| values::word_of(value, &FROM));
+    let event = section.require("event", |value| values::words(value).map(str::to_owned));
     let when = section.read("when", conditions).unwrap_or_default();
-    let event_type = section.require("type", values::open_type, file);
+    let event_type = section.require("type", values::open_type);
     let severity = section.read("severity", values::severity);
     let payload = section.read("payload", fields).unwrap_or_default();
     let found = section.finish();

@@ -1,5 +1,5 @@
-//! What is generated from the rows of `settings!`, which describe the keys of `aside.toml`:
-//! `config/aside.toml` and its JSON schema.
+//! What is generated from the rows of `settings!`, which describe the keys of files:
+//! `config/aside.toml`, a JSON schema of each kind of file, and the tables in docs/subscribers.md.
 //!
 //! `ASIDE_BLESS=1 cargo test --test it -- keys` writes the files.
 
@@ -17,13 +17,15 @@ use aside::config::{
 use serde_json::Value;
 
 use self::{
-    schema::settings_schema,
-    text::{COLUMNS, settings_file},
+    schema::{settings_schema, subscriber_schema},
+    text::{COLUMNS, key_tables, settings_file},
     valid::faults,
 };
 
 const SETTINGS: &str = "config/aside.toml";
 const SETTINGS_SCHEMA: &str = "config/aside.schema.json";
+const SUBSCRIBER_SCHEMA: &str = "config/subscriber.schema.json";
+const DOCUMENT: &str = "docs/subscribers.md";
 
 fn read(path: &str) -> String {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap_or_default()
@@ -48,8 +50,14 @@ fn the_settings_file_is_generated_from_the_rows() {
 }
 
 #[test]
-fn the_schema_is_generated_from_the_rows() {
+fn the_schemas_are_generated_from_the_rows() {
     check(SETTINGS_SCHEMA, &json(&settings_schema(&keys::settings())));
+    check(SUBSCRIBER_SCHEMA, &json(&subscriber_schema(&keys::subscriber())));
+}
+
+#[test]
+fn documented_keys_are_generated_from_the_rows() {
+    check(DOCUMENT, &key_tables(&read(DOCUMENT), &keys::subscriber()));
 }
 
 /// The settings file, in which the keys without a default are in force.
@@ -91,21 +99,32 @@ fn files(folder: &str, begins: &[&str]) -> Vec<(String, String)> {
 }
 
 #[test]
-fn valid_files_fit_the_schema() {
-    let schema = settings_schema(&keys::settings());
-    assert_eq!(faults_of(&schema, &read(SETTINGS)), Vec::<String>::new());
-    assert_eq!(faults_of(&schema, &all_keys()), Vec::<String>::new());
-    for (name, text) in files("tests/config", &["warn_aside"]) {
-        assert_eq!(faults_of(&schema, &text), Vec::<String>::new(), "{name}");
+fn valid_files_fit_their_schemas() {
+    let [settings, subscriber] = [settings_schema(&keys::settings()), subscriber_schema(&keys::subscriber())];
+    assert_eq!(faults_of(&settings, &read(SETTINGS)), Vec::<String>::new());
+    assert_eq!(faults_of(&settings, &all_keys()), Vec::<String>::new());
+    let mut count = 0;
+    for folder in ["subscribers", "tests/four_section/subscribers", "tests/config"] {
+        let begins: &[&str] = if folder == "tests/config" { &["ok_", "warn_"] } else { &[""] };
+        for (name, text) in files(folder, begins).iter().filter(|(name, _)| !name.contains("_events")) {
+            let schema = if name.contains("_aside") { &settings } else { &subscriber };
+            assert_eq!(faults_of(schema, text), Vec::<String>::new(), "{folder}/{name}");
+            count += 1;
+        }
     }
+    assert!(count > 50, "{count} files");
 }
 
 #[test]
-fn the_schema_refuses_unknown_keys_and_wrong_values() {
-    let settings = settings_schema(&keys::settings());
+fn schemas_refuse_unknown_keys_and_wrong_values() {
+    let [settings, subscriber] = [settings_schema(&keys::settings()), subscriber_schema(&keys::subscriber())];
     for table in keys::settings() {
         let (open, close) = if table.is_list { ("[[", "]]") } else { ("[", "]") };
         let faults = faults_of(&settings, &format!("{open}{}{close}\nno_such_key = 1\n", table.name));
+        assert!(faults.iter().any(|fault| fault.contains("no_such_key")), "{}: {faults:?}", table.name);
+    }
+    for table in keys::subscriber() {
+        let faults = faults_of(&subscriber, &format!("[{}]\nno_such_key = 1\n", table.name));
         assert!(faults.iter().any(|fault| fault.contains("no_such_key")), "{}: {faults:?}", table.name);
     }
     for (schema, text, part) in [
@@ -115,6 +134,12 @@ fn the_schema_refuses_unknown_keys_and_wrong_values() {
         (&settings, "[journal]\nretain_age = 5\n", "retain_age"),
         (&settings, "[sinks]\ndefault = [\"lg\"]\n", "default"),
         (&settings, "[[sources.log]]\npath = \"x\"\n", "match"),
+        (&subscriber, "[events]\ntypes = [\"a.b\"]\n", "subscriber"),
+        (&subscriber, "[subscriber]\nid = \"a\"\n", "events"),
+        (&subscriber, "[subscriber]\nid = \"a\"\n[events]\ntypes = []\n", "types"),
+        (&subscriber, "[subscriber]\nid = \"a\"\ninherit = true\n[output]\npriority = \"hi\"\n", "priority"),
+        (&subscriber, "[subscriber]\nid = \"a\"\ninherit = true\n[limits]\nretain = true\n", "retain"),
+        (&subscriber, "[subscriber]\nid = \"a\"\ninherit = true\n[[tests]]\nname = \"x\"\n", "tests"),
     ] {
         let faults = faults_of(schema, text);
         assert!(faults.iter().any(|fault| fault.contains(part)), "{text}: {faults:?}");

@@ -1,4 +1,4 @@
-//! The JSON schema of `aside.toml`, for editors.
+//! The JSON schemas of `aside.toml` and of a subscriber's file, for editors.
 
 use aside::config::keys::FileTable;
 use engine::settings::{Key, Shape};
@@ -36,6 +36,34 @@ pub(super) fn settings_schema(tables: &[FileTable]) -> Value {
     // The senders have no table of their own above them.
     root["properties"]["webhooks"]["type"] = "object".into();
     root["properties"]["webhooks"]["additionalProperties"] = false.into();
+    root
+}
+
+/// The schema of a subscriber's file.
+pub(super) fn subscriber_schema(tables: &[FileTable]) -> Value {
+    let mut root = json!({
+        "$schema": VERSION,
+        "title": "A subscriber of aside",
+        "type": "object",
+        "additionalProperties": false,
+        "required": ["subscriber"],
+        "properties": { "tests": tests() },
+        // A file that inherits has the events of the earlier file.
+        "anyOf": [
+            { "required": ["events"] },
+            { "properties": { "subscriber": { "required": ["inherit"], "properties": { "inherit": { "const": true } } } } },
+        ],
+    });
+    for table in tables {
+        let mut own = keys(&table.keys);
+        if table.name == "events" {
+            let own = own.as_object_mut().expect("a schema");
+            let required = own.remove("required").expect("the types");
+            root["anyOf"][0]["properties"] = json!({ "events": { "required": required } });
+        }
+        own["description"] = about(table).into();
+        root["properties"][table.name.as_str()] = own;
+    }
     root
 }
 
@@ -102,4 +130,59 @@ fn value(shape: &Shape) -> Value {
         Shape::Either(shapes) => json!({ "anyOf": shapes.iter().map(value).collect::<Vec<_>>() }),
         Shape::Only(literal) => json!({ "const": parsed(literal) }),
     }
+}
+
+/// `[[tests]]`, which `config::case` reads.
+fn tests() -> Value {
+    let text = || json!({ "type": "string" });
+    let notice = ["message", "level", "category", "link"].map(|name| (name.to_owned(), text()));
+    let notice = json!({
+        "type": "object",
+        "additionalProperties": false,
+        "properties": Map::from_iter(notice),
+    });
+    let attributes = ["severity", "source", "dedupe_key"].map(|name| (name.to_owned(), text()));
+    let attributes = json!({
+        "type": "object",
+        "additionalProperties": false,
+        "properties": Map::from_iter(attributes),
+    });
+    let expectation = json!({
+        "type": "object",
+        "additionalProperties": false,
+        "required": ["at", "decoded"],
+        "properties": {
+            "at": { "type": "string", "description": "When the batch closes." },
+            "decoded": { "type": "object", "description": "The least that the content decodes to." },
+            "sentence": { "type": "string", "description": "The line for a person." },
+            "notices": { "type": "array", "items": { "anyOf": [text(), notice] } },
+        },
+    });
+    json!({
+        "type": "array",
+        "description": "The behaviour of the subscriber on a timeline that begins at zero.",
+        "items": {
+            "type": "object",
+            "additionalProperties": false,
+            "required": ["name", "at", "expect"],
+            "properties": {
+                "name": { "type": "string", "description": "A name, unique in the file." },
+                "at": {
+                    "type": "array",
+                    "description": "Events in order: time, type, payload, and attributes.",
+                    "items": {
+                        "type": "array",
+                        "minItems": 3,
+                        "items": [text(), text(), { "type": "object" }, attributes],
+                        "additionalItems": false,
+                    },
+                },
+                "expect": {
+                    "type": "array",
+                    "description": "Every resulting notification, in order.",
+                    "items": expectation,
+                },
+            },
+        },
+    })
 }
