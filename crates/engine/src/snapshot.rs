@@ -96,6 +96,7 @@ mod tests {
     use serde::Deserialize;
 
     use super::*;
+    use crate::sorted::{SortedMap, SortedSet};
 
     #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
     struct Part {
@@ -165,6 +166,19 @@ mod tests {
         newest: Arc<Part>,
         #[serde(default)]
         added: u32,
+    }
+
+    #[test]
+    fn a_sorted_vector_is_encoded_as_a_tree() {
+        let entries = [(7_u64, "seven"), (2, "two"), (300, "many")];
+        let map: SortedMap<u64, String> = entries.map(|(key, value)| (key, value.to_owned())).into();
+        let bytes = write(&map).expect("written");
+        assert_eq!(bytes, write(&BTreeMap::from(entries)).expect("written"));
+        assert_eq!(read::<SortedMap<u64, String>>(&bytes), Ok(map));
+        let set: SortedSet<u64> = entries.map(|(key, _)| key).into();
+        let bytes = write(&set).expect("written");
+        assert_eq!(bytes, write(&BTreeSet::from(entries.map(|(key, _)| key))).expect("written"));
+        assert_eq!(read::<SortedSet<u64>>(&bytes), Ok(set));
     }
 
     #[test]

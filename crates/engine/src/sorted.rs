@@ -18,7 +18,6 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::snapshot;
 
     proptest! {
         #[test]
@@ -41,9 +40,6 @@ mod tests {
                 prop_assert!(map.range_from(&key).iter().map(|(key, _)| key).eq(tree.range(key..).map(|(key, _)| key)));
             }
             prop_assert_eq!(format!("{map:?}"), format!("{tree:?}"));
-            let bytes = snapshot::write(&map).expect("written");
-            prop_assert_eq!(&bytes, &snapshot::write(&tree).expect("written"));
-            prop_assert_eq!(snapshot::read::<SortedMap<u8, u8>>(&bytes).expect("read"), map);
         }
 
         #[test]
@@ -59,9 +55,6 @@ mod tests {
                 prop_assert!(set.after(&member).iter().eq(tree.range(member + 1..)));
             }
             prop_assert_eq!(format!("{set:?}"), format!("{tree:?}"));
-            let bytes = snapshot::write(&set).expect("written");
-            prop_assert_eq!(&bytes, &snapshot::write(&tree).expect("written"));
-            prop_assert_eq!(snapshot::read::<SortedSet<u8>>(&bytes).expect("read"), set);
         }
     }
 }
