@@ -161,7 +161,7 @@ enum Command {
     Instructions(instructions::Args),
     /// Print what wakes a session's agent, one line an event
     ///
-    /// A plugin's monitor runs this.
+    /// An extension's follower runs this.
     Attach(attach::Args),
     /// Print the number of pending notifications, for a status line
     Statusline(statusline::Args),

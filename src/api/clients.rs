@@ -33,21 +33,21 @@ pub(crate) async fn clients(State(app): State<App>) -> Result<Json<ClientsView>,
     Ok(Json(ClientsView { attached, troubles: app.registry.hook_troubles().views() }))
 }
 
-/// The report of a monitor about the client that started it.
+/// The report of a follower about the client that started it.
 #[derive(Debug)]
-pub(crate) struct MonitorClient {
+pub(crate) struct FollowerClient {
     pub(crate) harness: Harness,
     /// The folder of the client's files.
     pub(crate) folder: Option<ClientFolder>,
 }
 
-impl MonitorClient {
-    /// Upserts the session of this monitor.
+impl FollowerClient {
+    /// Upserts the session of this follower.
     ///
     /// Shape: opens a session that no hook has reported because it began before the daemon, and
-    /// reopens an ended session, because its client runs. Opens no session if the monitor reports
-    /// no process id of its client. `peer` is the monitor's own process, if it is known. Errors: 403 if the
-    /// monitor belongs to another session.
+    /// reopens an ended session, because its client runs. Opens no session if the follower reports
+    /// no process id of its client. `peer` is the follower's own process, if it is known. Errors: 403 if the
+    /// follower belongs to another session.
     pub(crate) async fn attach(
         &self,
         app: &App,

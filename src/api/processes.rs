@@ -28,7 +28,7 @@ use crate::{
 };
 
 /// Most watched processes, one open file each; the end of others is found when another process is
-/// recorded or ends, or a monitor ends.
+/// recorded or ends, or a follower ends.
 const WATCHED_MAX: usize = 4_096;
 /// How many ancestors of a hook are searched for its client: shells and wrappers.
 const ABOVE_MAX: usize = 16;

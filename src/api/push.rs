@@ -1,4 +1,4 @@
-//! Wakes sessions: hands monitors a sentence, and writes it to the message sockets of clients.
+//! Wakes sessions: hands followers a sentence, and writes it to the message sockets of clients.
 
 use std::{
     io,
@@ -84,7 +84,7 @@ async fn wake(app: &App, session: SessionId, route: WakeRoute) {
     // Nothing to say: its turn has begun, or the daemon stops.
     let Some(sentence) = sentence.ok().flatten().filter(|_| routes.is_requested(&session)) else { return };
     match route {
-        WakeRoute::Monitor => routes.print(&session, &sentence.into()),
+        WakeRoute::Follower => routes.print(&session, &sentence.into()),
         WakeRoute::MessageSocket => push(app, &session, &sentence).await,
     }
 }

@@ -40,13 +40,13 @@ use crate::{
         actor::Actor,
         auth::PeerPid,
         client_folder::ClientFolder,
-        clients::MonitorClient,
+        clients::FollowerClient,
         error::ApiError,
         extract::{IdSegment, Params, header},
         naming::{known_session, session_now, session_of},
         registry::Watcher,
         sessions::pending_now,
-        wake_routes::{Attached, ForMonitor},
+        wake_routes::{Attached, ForFollower},
         wire::{
             event::to_json,
             views::{PendingView, WakeView},
@@ -261,12 +261,12 @@ impl Tail {
 #[cfg_attr(test, derive(utoipa::IntoParams))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct QueueParams {
-    /// `monitor`: the caller wakes the session: it prints the `sentence` of each event `wake`, or makes
+    /// `follower`: the caller wakes the session: it prints the `sentence` of each event `wake`, or makes
     /// the exchange itself. The newest such caller is active; the streams of earlier ones end with an
     /// event `replaced`. An event `closed` reports the end of the session. If its process continues
     /// in another session, so does the stream, and each `pending` names its session.
     wake_route: Option<RouteParam>,
-    /// The harness of the client that started the caller; with `wake_route=monitor`. The client's
+    /// The harness of the client that started the caller; with `wake_route=follower`. The client's
     /// data opens a session that is not open.
     harness: Option<String>,
     /// The client's process.
@@ -278,8 +278,8 @@ pub(crate) struct QueueParams {
 }
 
 impl QueueParams {
-    /// The monitor's data about its client.
-    fn client(&self) -> Result<MonitorClient, FieldError> {
+    /// The follower's data about its client.
+    fn client(&self) -> Result<FollowerClient, FieldError> {
         let borrowed = |text: &Option<String>| text.clone().map(Cow::Owned);
         let name = read_name("harness", borrowed(&self.harness))?.map(Arc::from);
         let workspace = read_workspace("workspace", borrowed(&self.workspace))?.map(Arc::from);
@@ -287,7 +287,7 @@ impl QueueParams {
         let kind = self.harness.as_deref().and_then(Kind::of_name);
         let folder =
             kind.zip(folder).map(|(kind, path)| ClientFolder { kind, path: path.into_owned().into() });
-        Ok(MonitorClient {
+        Ok(FollowerClient {
             harness: Harness { name, workspace, pid: self.pid, ..Harness::default() },
             folder,
         })
@@ -298,7 +298,7 @@ impl QueueParams {
 #[cfg_attr(test, derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 enum RouteParam {
-    Monitor,
+    Follower,
 }
 
 /// Streams the number of pending notifications of the session, at once and after each change,
@@ -320,7 +320,7 @@ pub(crate) async fn session(
 ) -> Result<Response, ApiError> {
     let place = app.registry.follow()?;
     let queue = match params.wake_route {
-        Some(RouteParam::Monitor) => {
+        Some(RouteParam::Follower) => {
             let client = params.client().map_err(ApiError::bad)?;
             let session = session_of(&app, id, client.harness.name.as_deref()).await?;
             client.attach(&app, &session, actor, peer).await?;
@@ -336,7 +336,7 @@ pub(crate) async fn session(
     Ok(respond(stream::unfold(queue, |mut queue| async move { Some((queue.next().await?, queue)) })))
 }
 
-/// The current queue state; empty for a session that a monitor's client has not opened yet.
+/// The current queue state; empty for a session that a follower's client has not opened yet.
 async fn pending_or_nothing(app: &App, session: &SessionId) -> Result<PendingView, ApiError> {
     let now = pending_now(app, session.clone()).await?;
     Ok(now.unwrap_or_else(|| PendingView::of(&Pending::nothing(session.clone()))))
@@ -362,14 +362,14 @@ impl Queue {
         Ok(Self { attached: None, app, watcher, first: Some(first), has_ended: false, _place: place })
     }
 
-    /// Follows the session that now runs in the process of `session`, as its monitor.
+    /// Follows the session that now runs in the process of `session`, as its follower.
     async fn of_process(app: App, session: SessionId, place: OwnedSemaphorePermit) -> Result<Self, ApiError> {
         let mut queue = Self::of(app, session.clone(), place).await?;
         queue.attach(session).await?;
         Ok(queue)
     }
 
-    /// Continues as the monitor of the session that now runs in the process of `session`.
+    /// Continues as the follower of the session that now runs in the process of `session`.
     async fn attach(&mut self, mut session: SessionId) -> Result<(), ApiError> {
         self.attached = None;
         loop {
@@ -393,7 +393,7 @@ impl Queue {
             return Some(pending_event(&first));
         }
         let is_attached = self.attached.is_some();
-        let for_monitor = async {
+        let for_follower = async {
             match &mut self.attached {
                 Some(attached) => attached.next().await,
                 None => std::future::pending().await,
@@ -401,12 +401,12 @@ impl Queue {
         };
         tokio::select! {
             biased;
-            instruction = for_monitor => Some(match instruction {
-                ForMonitor::Replaced => {
+            instruction = for_follower => Some(match instruction {
+                ForFollower::Replaced => {
                     self.has_ended = true;
                     SseEvent::default().event("replaced").data("{}")
                 }
-                ForMonitor::Sentence(sentence) => wake_event(&WakeView { sentence: sentence.to_string() }),
+                ForFollower::Sentence(sentence) => wake_event(&WakeView { sentence: sentence.to_string() }),
             }),
             pending = self.watcher.changed() => {
                 let pending = pending?;

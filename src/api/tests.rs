@@ -292,7 +292,7 @@ fn rules() -> Arc<CompiledRules> {
 }
 
 impl Daemon {
-    /// Opens a session, as a monitor does.
+    /// Opens a session, as a follower does.
     async fn open(&self, session: &str) {
         let (session, harness) = (SessionId::new(session), Harness::default());
         let opened = Records::build(|records| records.session_opened(&session, &harness));

@@ -1,4 +1,4 @@
-//! The wake routes: sessions with an attached monitor, and sessions with a message socket.
+//! The wake routes: sessions with an attached follower, and sessions with a message socket.
 //!
 //! A wake is one sentence. The notifications behind it stay in the engine's queue until the hook of
 //! the turn that it starts leases them, so a wake that gets lost loses nothing, and is repeated by
@@ -25,7 +25,7 @@ use crate::{
 /// Most known message sockets; beyond it new ones are ignored, and their sessions are reached by
 /// hooks alone.
 const SOCKETS_MAX: usize = 10_000;
-/// Most sentences that a monitor has not taken; beyond it the attempt fails.
+/// Most sentences that a follower has not taken; beyond it the attempt fails.
 const SENTENCES_MAX: usize = 4;
 
 /// A client's message socket.
@@ -37,9 +37,9 @@ pub(crate) struct KnownSocket {
     pub(crate) client: Process,
 }
 
-/// An attached monitor.
+/// An attached follower.
 #[derive(Debug)]
-struct Monitor {
+struct Follower {
     number: u64,
     replace: oneshot::Sender<()>,
     sentences: mpsc::Sender<Arc<str>>,
@@ -57,7 +57,7 @@ struct Requested {
 #[derive(Debug, Default)]
 pub(crate) struct WakeRoutes {
     next: AtomicU64,
-    attached: DashMap<SessionId, Monitor>,
+    attached: DashMap<SessionId, Follower>,
     pub(super) sockets: DashMap<SessionId, KnownSocket>,
     /// Sessions in whose mode the client holds messages of others, as their hooks report it.
     holding: DashSet<SessionId>,
@@ -77,14 +77,15 @@ pub(crate) struct WakeRoutes {
 }
 
 impl WakeRoutes {
-    /// Makes the caller the only monitor of the session; an earlier one is notified that it is
+    /// Makes the caller the only follower of the session; an earlier one is notified that it is
     /// replaced.
     pub(crate) fn attach(self: &Arc<Self>, session: &SessionId) -> Attached {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let (replace, replaced) = oneshot::channel();
         let (sentences, waiting) = mpsc::channel(SENTENCES_MAX);
-        if let Some(earlier) = self.attached.insert(session.clone(), Monitor { number, replace, sentences }) {
-            // An error means that the earlier monitor is already detached.
+        if let Some(earlier) = self.attached.insert(session.clone(), Follower { number, replace, sentences })
+        {
+            // An error means that the earlier follower is already detached.
             earlier.replace.send(()).ok();
         }
         self.ready.notify_one();
@@ -193,9 +194,9 @@ impl WakeRoutes {
     }
 
     fn routes(&self, session: &SessionId) -> Vec<WakeRoute> {
-        let monitor = self.attached.contains_key(session).then_some(WakeRoute::Monitor);
+        let follower = self.attached.contains_key(session).then_some(WakeRoute::Follower);
         let is_of_use = self.sockets.contains_key(session) && !self.held.contains(session);
-        monitor.into_iter().chain(is_of_use.then_some(WakeRoute::MessageSocket)).collect()
+        follower.into_iter().chain(is_of_use.then_some(WakeRoute::MessageSocket)).collect()
     }
 
     /// Whether the session still requests a wake; false if its turn has begun meanwhile.
@@ -203,10 +204,10 @@ impl WakeRoutes {
         self.requested.contains_key(session)
     }
 
-    /// Hands the session's monitor a sentence to print.
+    /// Hands the session's follower a sentence to print.
     pub(super) fn print(&self, session: &SessionId, sentence: &Arc<str>) {
-        let monitor = self.attached.get(session).map(|monitor| monitor.sentences.clone());
-        if monitor.is_none_or(|monitor| monitor.try_send(Arc::clone(sentence)).is_err()) {
+        let follower = self.attached.get(session).map(|follower| follower.sentences.clone());
+        if follower.is_none_or(|follower| follower.try_send(Arc::clone(sentence)).is_err()) {
             self.note_failed(session);
         }
     }
@@ -235,10 +236,10 @@ impl WakeRoutes {
 
     /// The wake route of each session that has one, by id.
     pub(crate) fn attached(&self) -> Vec<AttachedView> {
-        let monitors = self.attached.iter().map(|entry| (entry.key().clone(), WakeRoute::Monitor));
+        let followers = self.attached.iter().map(|entry| (entry.key().clone(), WakeRoute::Follower));
         let sockets = self.sockets.iter().map(|entry| (entry.key().clone(), WakeRoute::MessageSocket));
-        // A session with both is woken through its monitor.
-        let routes: SortedMap<SessionId, WakeRoute> = sockets.chain(monitors).collect();
+        // A session with both is woken through its follower.
+        let routes: SortedMap<SessionId, WakeRoute> = sockets.chain(followers).collect();
         let shown = |(session, route): (SessionId, WakeRoute)| AttachedView {
             session: session.to_string(),
             wake_route: route.as_str().to_owned(),
@@ -248,7 +249,7 @@ impl WakeRoutes {
     }
 }
 
-/// An attached monitor of a session, until this is dropped.
+/// An attached follower of a session, until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Attached {
     routes: Arc<WakeRoutes>,
@@ -258,10 +259,10 @@ pub(crate) struct Attached {
     waiting: mpsc::Receiver<Arc<str>>,
 }
 
-/// What the daemon has to say to a monitor.
+/// What the daemon has to say to a follower.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum ForMonitor {
-    /// Another monitor replaces it, or the daemon ends.
+pub(crate) enum ForFollower {
+    /// Another follower replaces it, or the daemon ends.
     Replaced,
     /// It prints this sentence.
     Sentence(Arc<str>),
@@ -269,21 +270,21 @@ pub(crate) enum ForMonitor {
 
 impl Attached {
     /// Waits for the next instruction. Cancel-safe.
-    pub(crate) async fn next(&mut self) -> ForMonitor {
+    pub(crate) async fn next(&mut self) -> ForFollower {
         tokio::select! {
             biased;
             // An error means that the routes were dropped, which means that the daemon ends.
-            _ = &mut self.replaced => ForMonitor::Replaced,
-            sentence = self.waiting.recv() => sentence.map_or(ForMonitor::Replaced, ForMonitor::Sentence),
+            _ = &mut self.replaced => ForFollower::Replaced,
+            sentence = self.waiting.recv() => sentence.map_or(ForFollower::Replaced, ForFollower::Sentence),
         }
     }
 }
 
 impl Drop for Attached {
     fn drop(&mut self) {
-        // A monitor ends with its client.
+        // A follower ends with its client.
         self.routes.processes.look();
-        let own = self.routes.attached.remove_if(&self.session, |_, monitor| monitor.number == self.number);
+        let own = self.routes.attached.remove_if(&self.session, |_, follower| follower.number == self.number);
         if own.is_some() {
             self.routes.note_failed(&self.session);
         }
@@ -336,12 +337,12 @@ mod tests {
         let mut first = routes.attach(&session);
         assert!(first.next().now_or_never().is_none());
         let mut second = routes.attach(&session);
-        assert_eq!(first.next().now_or_never(), Some(ForMonitor::Replaced));
+        assert_eq!(first.next().now_or_never(), Some(ForFollower::Replaced));
         drop(first);
         routes.wake(&waking(&session));
-        assert_eq!(due(&routes, 0), [WakeRoute::Monitor]);
+        assert_eq!(due(&routes, 0), [WakeRoute::Follower]);
         routes.print(&session, &"critical: ci: 1".into());
-        let said = ForMonitor::Sentence("critical: ci: 1".into());
+        let said = ForFollower::Sentence("critical: ci: 1".into());
         assert_eq!(second.next().now_or_never(), Some(said));
         assert!(second.next().now_or_never().is_none());
     }
@@ -353,7 +354,7 @@ mod tests {
         assert_eq!(due(&routes, 0), []);
         let attached = routes.attach(&session);
         routes.know_socket(&session, socket());
-        assert_eq!(due(&routes, 0), [WakeRoute::Monitor]);
+        assert_eq!(due(&routes, 0), [WakeRoute::Follower]);
         routes.wake(&waking(&session));
         assert_eq!(due(&routes, 0), [], "one is on its way");
         drop(attached);

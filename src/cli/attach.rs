@@ -1,14 +1,14 @@
 //! `aside attach`: wakes a session by printing one sentence about what is pending.
 //!
 //! A client runs this once per process and makes an event of each line, with which an idle session
-//! begins a turn. It follows the queue as the session's monitor, and continues with the next session
+//! begins a turn. It follows the queue as the session's follower, and continues with the next session
 //! when the client does. The daemon decides when it prints. A line claims no notification: the hooks
 //! of the new turn deliver them. It reports errors on stderr, because every line of stdout is an
 //! event, and waits for an absent daemon.
 //!
 //! It ends only after its client: when its output pipe has no reader, or an ancestor process has
-//! ended. A client also makes an event of its monitor's end and starts a turn for it, so an idle
-//! monitor stays.
+//! ended. A client also makes an event of its follower's end and starts a turn for it, so an idle
+//! follower stays.
 
 mod client;
 
@@ -58,17 +58,17 @@ pub(super) fn run(args: &Args, client: &Client) -> Result<(), CliError> {
     };
     let failed = |source| CliError::System { doing: "follow the queue", source };
     let (done, is_done) = io::pipe().map(|(read, write)| (write, read)).map_err(failed)?;
-    let mut monitor = Monitor { client: client.clone(), session, started_by };
+    let mut follower = Follower { client: client.clone(), session, started_by };
     let follow = move || {
-        monitor.follow();
+        follower.follow();
         drop(done);
     };
     // The thread may be in any call when the client ends; the process's exit ends it.
-    thread::Builder::new().name("monitor".to_owned()).spawn(follow).map_err(failed)?;
+    thread::Builder::new().name("follower".to_owned()).spawn(follow).map_err(failed)?;
     above.wait(&is_done).map_err(failed)
 }
 
-struct Monitor {
+struct Follower {
     client: Client,
     session: String,
     /// The client, if known.
@@ -80,13 +80,13 @@ struct Monitor {
 enum End {
     /// The daemon is gone.
     Lost,
-    /// Another process is now the monitor.
+    /// Another process is now the follower.
     Replaced,
     /// The output has no reader.
     Unread,
 }
 
-impl Monitor {
+impl Follower {
     /// Follows the queue until the output has no reader.
     fn follow(&mut self) {
         let mut pause = PAUSES.0;
@@ -113,7 +113,8 @@ impl Monitor {
         }
         // A daemon that does not know the session yet opens it from these facts.
         let facts = self.started_by.as_ref().map(|client| client.facts(file.as_ref())).unwrap_or_default();
-        let path = format!("/v1/sessions/{}/stream?wake_route=monitor{facts}", percent_encode(&self.session));
+        let path =
+            format!("/v1/sessions/{}/stream?wake_route=follower{facts}", percent_encode(&self.session));
         let Ok(Ok(mut events)) = self.client.stream(&path, &[]) else { return (End::Lost, false) };
         while let Ok(Some(event)) = events.next_event() {
             let end = match event.kind.as_str() {
@@ -167,7 +168,7 @@ mod tests {
     #[test]
     fn attach_follows_queue_state_of_another_version() {
         let client = Client::new("/nowhere".into(), Duration::from_secs(5));
-        let mut monitor = Monitor { client, session: "s1".to_owned(), started_by: None };
+        let mut follower = Follower { client, session: "s1".to_owned(), started_by: None };
         for (data, session) in [
             (r#"{"session":"s2","new":[1]}"#, "s2"),
             ("{}", "s2"),
@@ -175,8 +176,8 @@ mod tests {
             (r#"{"session":"s3","pending":"many","wake":"start_turn"}"#, "s2"),
             (r#"{"session":"s3","wake":"start_turn"}"#, "s3"),
         ] {
-            monitor.on_pending(data);
-            assert_eq!(&*monitor.session, session, "{data}");
+            follower.on_pending(data);
+            assert_eq!(&*follower.session, session, "{data}");
         }
     }
 

@@ -7,7 +7,7 @@ use crate::{api::wire::instructions::INSTRUCTIONS, harness::table::KINDS};
 
 /// The name of a loop of one's own.
 const LOOP: &str = "loop";
-/// The file of a plugin with the harness's own instructions.
+/// The file of an extension with the harness's own instructions.
 const SKILL: &str = "SKILL.md";
 
 #[derive(Debug, clap::Args)]
@@ -23,7 +23,7 @@ fn names() -> impl Iterator<Item = &'static str> {
 
 pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError> {
     let kind = KINDS.into_iter().find(|kind| kind.caps.name == args.name);
-    let files = kind.and_then(|kind| kind.installation.plugin.as_ref()).map(|plugin| plugin.files);
+    let files = kind.and_then(|kind| kind.installation.extension.as_ref()).map(|extension| extension.files);
     let own = files.into_iter().flatten().find(|(path, _)| path.ends_with(SKILL)).map(|(_, text)| *text);
     let text = own.unwrap_or(INSTRUCTIONS);
     context.print(&format!("{}\n", text.trim_end()))

@@ -25,9 +25,9 @@ pub struct Installation {
     pub hooks: &'static str,
     /// The event whose hook may start the daemon.
     pub starts: &'static str,
-    /// The plugin, if the client loads one from a folder; then it is installed unless the settings
-    /// are requested.
-    pub plugin: Option<Plugin>,
+    /// The extension, if the client loads one from a folder; then it is installed unless the
+    /// settings are requested.
+    pub extension: Option<Extension>,
     /// The setting of a status line, if the client has one.
     pub status_line: Option<StatusLineSetting>,
 }
@@ -46,32 +46,36 @@ pub struct SettingsFiles {
     pub check: fn(&Value) -> Result<(), WrongValue>,
 }
 
-/// Files in a separate folder that a client loads as a plugin; their hooks run in addition to those
-/// of settings files.
+/// Files in a separate folder that a client loads as an extension; their hooks run in addition to
+/// those of settings files.
 #[derive(Debug)]
-pub struct Plugin {
+pub struct Extension {
+    /// The client's word for it.
+    pub word: &'static str,
     /// Oldest client that supports it.
     pub since: Version,
     /// Its folder, in the client's.
     pub folder: &'static str,
     /// The files below that folder, and their templates.
     pub files: &'static [(&'static str, &'static str)],
-    /// The file that identifies the plugin: JSON with the `name` `aside`, and the `version`.
+    /// The file that identifies the extension: JSON with the `name` `aside`, and the `version`.
     pub manifest: &'static str,
     /// The file with the hooks.
     pub hooks: &'static str,
     /// How it is distributed, if the client supports that.
-    pub marketplace: Option<Marketplace>,
-    /// The plugin named `aside` that a settings file loads from another source, by the client's
+    pub distribution: Option<Distribution>,
+    /// The extension named `aside` that a settings file loads from another source, by the client's
     /// name for it.
     pub enabled: fn(&Value) -> Option<String>,
-    /// The command that removes the plugin with this name.
+    /// The command that removes the extension with this name.
     pub remove: fn(&str) -> String,
 }
 
-/// A folder that is a source of plugins for a client.
+/// A folder that is a source of extensions for a client.
 #[derive(Debug)]
-pub struct Marketplace {
+pub struct Distribution {
+    /// The client's word for it.
+    pub word: &'static str,
     /// The file that identifies such a folder: JSON with the `name` `aside`.
     pub list: &'static str,
     /// Its template.

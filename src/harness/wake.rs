@@ -17,7 +17,7 @@ use crate::harness::Headers;
 pub enum WakeRoute {
     /// A process of the session that follows its queue, such as `aside attach`. It prints a line,
     /// or makes the exchange itself.
-    Monitor,
+    Follower,
     /// The client's own message socket, to which the daemon writes a line.
     MessageSocket,
 }
@@ -26,7 +26,7 @@ impl WakeRoute {
     /// Its name in the API.
     pub const fn as_str(self) -> &'static str {
         match self {
-            Self::Monitor => "monitor",
+            Self::Follower => "follower",
             Self::MessageSocket => "message_socket",
         }
     }
@@ -34,7 +34,7 @@ impl WakeRoute {
 
 /// How long after each attempt the turn's first hook may come; the number is that of attempts, too.
 ///
-/// Source: measured with client 2.1.332: a hook follows a monitor's line within 0.2 to 0.7 s, on a
+/// Source: measured with client 2.1.332: a hook follows a follower's line within 0.2 to 0.7 s, on a
 /// busy machine within 3 s. A client that begins a turn later gets a second line in it, which is
 /// harmless.
 const PAUSES: [Duration; 4] =
@@ -72,7 +72,7 @@ impl Attempts {
     ///
     /// Shape: during a turn it is the next hook. A client shows a pushed message at the next
     /// boundary of the turn, where it runs a hook too; the hook costs less, and before a tool it
-    /// can defer the call. For an idle session a monitor has precedence, because its line is shown
+    /// can defer the call. For an idle session a follower has precedence, because its line is shown
     /// as such; a message is shown as one of another agent. Each further attempt uses the next
     /// route. After the last one, each further notification is worth one more.
     ///
@@ -122,7 +122,7 @@ pub struct MessageSockets {
     /// The user's setting about messages of others, in the client's settings; `None` if it is not
     /// set, so that the session's mode decides.
     pub inbound: fn(&Value) -> Option<Inbound>,
-    /// For users: when a client without a monitor is not woken.
+    /// For users: when a client without a follower is not woken.
     pub note: &'static str,
 }
 
@@ -183,16 +183,16 @@ impl fmt::Debug for MessageSocket {
 mod tests {
     use super::*;
     use WakeKind::{CancelAndRestart, InjectAndContinue, StartTurn};
-    use WakeRoute::{MessageSocket, Monitor};
+    use WakeRoute::{Follower, MessageSocket};
 
     const NOW: Timestamp = Timestamp::from_millis(1_000);
 
     #[test]
     fn only_an_idle_session_uses_a_wake_route() {
-        let (none, one, both): (&[_], &[_], &[_]) = (&[], &[MessageSocket], &[MessageSocket, Monitor]);
+        let (none, one, both): (&[_], &[_], &[_]) = (&[], &[MessageSocket], &[MessageSocket, Follower]);
         for (routes, kind, expected) in [
-            (&[Monitor][..], StartTurn, Step::Try(Monitor)),
-            (both, StartTurn, Step::Try(Monitor)),
+            (&[Follower][..], StartTurn, Step::Try(Follower)),
+            (both, StartTurn, Step::Try(Follower)),
             (one, StartTurn, Step::Try(MessageSocket)),
             (none, StartTurn, Step::LeaveToHook),
             (both, InjectAndContinue, Step::LeaveToHook),
@@ -220,14 +220,14 @@ mod tests {
     #[test]
     fn wake_without_effect_is_repeated_a_few_times() {
         let mut attempts = Attempts::default();
-        let all = made(&mut attempts, 1, &[Monitor, MessageSocket]);
-        assert_eq!(all, [(0, Monitor), (8, MessageSocket), (24, Monitor), (56, MessageSocket)]);
-        assert_eq!(made(&mut attempts, 1, &[Monitor]), []);
+        let all = made(&mut attempts, 1, &[Follower, MessageSocket]);
+        assert_eq!(all, [(0, Follower), (8, MessageSocket), (24, Follower), (56, MessageSocket)]);
+        assert_eq!(made(&mut attempts, 1, &[Follower]), []);
         // A further notification is worth one more.
         let later = NOW + Duration::from_secs(1_000);
-        assert_eq!(attempts.next(StartTurn, 2, &[Monitor], later), Step::Try(Monitor));
+        assert_eq!(attempts.next(StartTurn, 2, &[Follower], later), Step::Try(Follower));
         attempts.note_made(2, later);
-        assert_eq!(attempts.next(StartTurn, 2, &[Monitor], later), Step::LeaveToHook);
+        assert_eq!(attempts.next(StartTurn, 2, &[Follower], later), Step::LeaveToHook);
     }
 
     #[test]
@@ -235,10 +235,10 @@ mod tests {
         let mut attempts = Attempts::default();
         attempts.note_made(1, NOW);
         let until = NOW + PAUSES[0];
-        assert_eq!(attempts.next(StartTurn, 9, &[Monitor], NOW), Step::WaitUntil(until));
+        assert_eq!(attempts.next(StartTurn, 9, &[Follower], NOW), Step::WaitUntil(until));
         attempts.note_failed();
         assert_eq!(
-            attempts.next(StartTurn, 9, &[Monitor, MessageSocket], NOW),
+            attempts.next(StartTurn, 9, &[Follower, MessageSocket], NOW),
             Step::Try(MessageSocket),
             "the other route"
         );

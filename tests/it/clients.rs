@@ -145,8 +145,8 @@ fn client_without_hook_process_is_found_by_file() {
     eventually("the session is closed", || (!is_open(&home, "s1")).then_some(()));
 }
 
-/// Starts a monitor whose client is this process.
-fn monitor(home: &Home, session: &str) -> (Child, BufReader<ChildStdout>) {
+/// Starts a follower whose client is this process.
+fn follower(home: &Home, session: &str) -> (Child, BufReader<ChildStdout>) {
     let mut attach = home.command(&["attach", "claude"]);
     attach.env("CLAUDE_CODE_SESSION_ID", session).env("CLAUDE_CONFIG_DIR", home.path("client"));
     let mut child = attach.stdout(Stdio::piped()).spawn().expect("the program runs");
@@ -174,9 +174,9 @@ fn follower_opens_and_wakes_session_older_than_daemon() {
     let daemon = home.serve();
     order_for_the_folder(&home, "waits");
     drop(daemon);
-    // The client continued in another session than the one in which the monitor was started.
+    // The client continued in another session than the one in which the follower was started.
     write_file(&home, std::process::id(), "s2", "idle");
-    let (mut child, mut lines) = monitor(&home, "s1");
+    let (mut child, mut lines) = follower(&home, "s1");
     let _daemon = home.serve();
     assert!(next_line(&mut lines).contains("waits"));
     let opened = home.get("/v1/sessions/s2");
@@ -184,7 +184,7 @@ fn follower_opens_and_wakes_session_older_than_daemon() {
     assert_eq!(opened["harness"]["workspace"], home.work());
     assert_eq!(home.ask("GET", "/v1/sessions/s1", "").status(), 404);
     let clients = home.get("/v1/clients");
-    assert_eq!(clients["attached"], json!([{ "session": "s2", "wake_route": "monitor" }]));
+    assert_eq!(clients["attached"], json!([{ "session": "s2", "wake_route": "follower" }]));
     child.kill().expect("it runs");
     child.wait().expect("killed");
 }
@@ -194,8 +194,8 @@ fn session_stopped_without_a_hook_is_woken() {
     let home = home();
     let _daemon = home.serve();
     write_file(&home, std::process::id(), "s1", "busy");
-    let (mut child, mut lines) = monitor(&home, "s1");
-    eventually("the monitor opens it", || {
+    let (mut child, mut lines) = follower(&home, "s1");
+    eventually("the follower opens it", || {
         (home.ask("GET", "/v1/sessions/s1", "").status() == 200).then_some(())
     });
     let prompt = json!({ "point": "turn_start", "carrier": "c1", "harness": { "name": "claude-code" } });

@@ -455,7 +455,7 @@ fn old_client_gets_settings_hooks_or_is_refused() {
 #[test]
 fn plugin_option_writes_a_complete_marketplace_folder() {
     let home = Home::new();
-    let said = print(&home, &["install", "claude-code", "--plugin", "market"]);
+    let said = print(&home, &["install", "claude-code", "--extension", "market"]);
     let market = home.path("work/market").display().to_string();
     for step in [
         format!("\nclaude plugin marketplace add {market} "),
@@ -486,7 +486,7 @@ fn a_marketplace_or_plugin_of_somebody_else_stays() {
         let path = home.path("work/market").join(name);
         fs::create_dir_all(path.parent().expect("a folder")).expect("made");
         fs::write(&path, text).expect("written");
-        let said = refusal(&home, &["install", "claude-code", "--plugin", "market"]);
+        let said = refusal(&home, &["install", "claude-code", "--extension", "market"]);
         assert!(said.ends_with("exists already and is not from aside; move it first\n"), "{said}");
         assert_eq!(files(&home.path("work/market")), [(name.to_owned(), text.to_owned())]);
     }

@@ -87,8 +87,8 @@ const ROUTES: [(&str, Route); 46] = [
         "get /v1/sessions/{id}/stream",
         Refuses(&[
             ("/v1/sessions/bob/stream", ""),
-            ("/v1/sessions/bob/stream?wake_route=monitor", ""),
-            ("/v1/sessions/bob/stream?wake_route=monitor&pid=1", ""),
+            ("/v1/sessions/bob/stream?wake_route=follower", ""),
+            ("/v1/sessions/bob/stream?wake_route=follower&pid=1", ""),
         ]),
     ),
     ("get /v1/sessions/{id}/wait", Refuses(&[("/v1/sessions/bob/wait", "")])),

@@ -213,7 +213,7 @@ fn the_tree_is_tidy() {
     assert!(files.contains_key("src/lib.rs") && files.contains_key("tests/it/tidy.rs"), "nothing was read");
     let cargo = fs::read_to_string(root.join("Cargo.toml")).expect("Cargo.toml is next to src");
     let mut findings = check(&files, &dependencies(&cargo));
-    findings.extend(client_words::check(&files, &client_words::words()));
+    findings.extend(client_words::check_tree(&files));
     findings.extend(circles::check_tree(&files));
     findings.extend(modules::check_tree(&files));
     findings.extend(names::check_tree(&files, root));

@@ -29,7 +29,7 @@ fn session(home: &Home) -> Value {
     home.get("/v1/sessions/s1")
 }
 
-/// A client as a plugin's monitor sees it: a shell that starts the monitor and stays its parent.
+/// A client as an extension's follower sees it: a shell that starts the follower and stays its parent.
 fn client(home: &Home) -> (Child, BufReader<ChildStdout>) {
     let mut attach = home.command(&[]);
     let program = attach.get_program().to_owned();
@@ -45,9 +45,9 @@ fn client(home: &Home) -> (Child, BufReader<ChildStdout>) {
     (child, lines)
 }
 
-/// Waits until the monitor follows the session's queue.
+/// Waits until the follower follows the session's queue.
 fn attached(home: &Home, count: u64) {
-    eventually("a monitor", || (home.get("/v1/status")["sessions"]["waiting"] == count).then_some(()));
+    eventually("a follower", || (home.get("/v1/status")["sessions"]["waiting"] == count).then_some(()));
 }
 
 fn next_line(lines: &mut BufReader<ChildStdout>) -> String {
@@ -64,7 +64,7 @@ fn rest(mut lines: BufReader<ChildStdout>) -> String {
         lines.read_to_string(&mut rest).expect("text");
         sender.send(rest)
     });
-    receiver.recv_timeout(PATIENCE).expect("the monitor ends")
+    receiver.recv_timeout(PATIENCE).expect("the follower ends")
 }
 
 #[test]
@@ -192,7 +192,7 @@ fn session_without_any_prompt_yet_is_woken() {
 }
 
 #[test]
-fn a_monitor_goes_on_where_its_process_does() {
+fn a_follower_goes_on_where_its_process_does() {
     let home = home();
     let daemon = home.serve();
     tell(&home, r#"{"hook_event_name":"Stop","session_id":"s1","cwd":"/w"}"#);
@@ -225,7 +225,7 @@ fn replaced_follower_stays_and_prints_nothing() {
     attached(&home, 1);
     let follow = home.client();
     let mut stream = follow
-        .stream("/v1/sessions/s1/stream?wake_route=monitor", &[])
+        .stream("/v1/sessions/s1/stream?wake_route=follower", &[])
         .expect("the daemon answers")
         .unwrap_or_else(|refused| panic!("{refused:?}"));
     assert_eq!(stream.next_event().expect("an answer").expect("an event").kind, "pending");
@@ -243,7 +243,7 @@ fn replaced_follower_stays_and_prints_nothing() {
 }
 
 #[test]
-fn a_monitor_nobody_reads_ends_and_loses_nothing() {
+fn a_follower_nobody_reads_ends_and_loses_nothing() {
     let home = home();
     let _daemon = home.serve();
     home.exchange("s1", &json!({ "point": "turn_end", "carrier": "c1" }));

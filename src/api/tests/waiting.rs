@@ -183,7 +183,7 @@ async fn newer_follower_replaces_older_and_follows_continuations() {
     }
     let mut streams = Vec::new();
     for _ in 0..2 {
-        let request = get("/v1/sessions/s2/stream?wake_route=monitor");
+        let request = get("/v1/sessions/s2/stream?wake_route=follower");
         let response = router::router(app.clone()).oneshot(request).await.expect("infallible");
         let mut stream = open_stream(response);
         next_text(&mut stream).await.expect("what is pending at the beginning");

@@ -122,7 +122,7 @@ pub struct ClientsView {
 pub struct AttachedView {
     /// Its id.
     pub session: String,
-    /// `monitor` or `message_socket`.
+    /// `follower` or `message_socket`.
     pub wake_route: String,
     /// Whether the client keeps messages of others from its model, so that the session is reached by
     /// its hooks alone.

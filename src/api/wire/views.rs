@@ -466,7 +466,7 @@ pub struct PendingView {
     pub reason: Option<Arc<str>>,
 }
 
-/// What an idle session is woken for, for a monitor that prints it.
+/// What an idle session is woken for, for a follower that prints it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct WakeView {

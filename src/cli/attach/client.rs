@@ -2,7 +2,7 @@
 //! when it has ended.
 //!
 //! There are three signs of its end, none of which is always present: the output pipe has no reader; an
-//! ancestor process ended; this process got another parent. A client starts its monitor through a
+//! ancestor process ended; this process got another parent. A client starts its follower through a
 //! shell, which outlives a killed client, so ancestors are watched up to the first one that is not
 //! a shell.
 

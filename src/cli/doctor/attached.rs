@@ -38,7 +38,7 @@ fn held(sessions: &[SessionView], attached: &[AttachedView]) -> Option<Check> {
          not woken; its next hook delivers"
     );
     let remedy =
-        "install the plugin, whose monitor wakes it, or set its messages of other sessions to accept";
+        "install the extension, whose follower wakes it, or set its messages of other sessions to accept";
     Some(Check::warn("wake", message, remedy))
 }
 
@@ -114,10 +114,11 @@ mod tests {
             session("c/x", true, Some("c")),
             session("d", false, None),
         ];
-        let routes_of = [attached("a", "monitor"), attached("b", "message_socket"), attached("d", "monitor")];
+        let routes_of =
+            [attached("a", "follower"), attached("b", "message_socket"), attached("d", "follower")];
         assert_eq!(
             routes(&sessions, &routes_of),
-            "3 open, reached: 1 by hooks alone, 1 by message socket, 1 by monitor"
+            "3 open, reached: 1 by follower, 1 by hooks alone, 1 by message socket"
         );
         assert_eq!(routes(&[], &routes_of), "none is open");
         assert!(held(&sessions, &routes_of).is_none());

@@ -22,7 +22,7 @@ use crate::{
     },
     daemon::causes::with_causes,
     harness::{
-        installation::{Plugin, Program, Version},
+        installation::{Extension, Program, Version},
         kind::{Evidence, Kind, Native},
         table::KINDS,
     },
@@ -91,7 +91,7 @@ fn native(kind: &Kind, version: Option<Version>) -> Option<Check> {
 #[derive(Debug)]
 struct Installation {
     place: String,
-    /// `None` for a plugin that the client has copied elsewhere.
+    /// `None` for an extension that the client has copied elsewhere.
     hooks: Option<Vec<OurHook>>,
     /// A file that this program would write otherwise.
     outdated: Option<PathBuf>,
@@ -114,14 +114,14 @@ impl Found {
         let mut installations = Vec::new();
         let mut switched_off = None;
         let mut skipped = Vec::new();
-        if let Some((folder, plugin)) = places.plugin().filter(|_| places.has_plugin()) {
-            let text = read(&folder.join(plugin.hooks))?.unwrap_or_default();
+        if let Some((folder, extension)) = places.extension().filter(|_| places.has_extension()) {
+            let text = read(&folder.join(extension.hooks))?.unwrap_or_default();
             let hooks = our_hooks(&serde_json::from_str::<Value>(&text).unwrap_or_default());
             let place = folder.display().to_string();
             installations.push(Installation {
                 place,
                 hooks: Some(hooks),
-                outdated: outdated(kind, &folder, plugin)?,
+                outdated: outdated(kind, &folder, extension)?,
                 remedy: places.removal(Target::User),
             });
         }
@@ -131,13 +131,8 @@ impl Found {
                 skipped.push((path, why));
                 continue;
             }
-            if let Some((name, remedy)) = places.enabled_plugin(&path)? {
-                installations.push(Installation {
-                    place: format!("plugin {name}"),
-                    hooks: None,
-                    outdated: None,
-                    remedy,
-                });
+            if let Some((name, remedy)) = places.enabled_extension(&path)? {
+                installations.push(Installation { place: name, hooks: None, outdated: None, remedy });
             }
             let settings = settings_at(&path)?.map(|settings| settings.value()).unwrap_or_default();
             let hooks = our_hooks(&settings);
@@ -183,13 +178,17 @@ impl Found {
     }
 }
 
-/// The first file of an installed plugin that this program would write otherwise, besides its
+/// The first file of an installed extension that this program would write otherwise, besides its
 /// version.
-fn outdated(kind: &'static Kind, folder: &Path, plugin: &Plugin) -> Result<Option<PathBuf>, InstallError> {
+fn outdated(
+    kind: &'static Kind,
+    folder: &Path,
+    extension: &Extension,
+) -> Result<Option<PathBuf>, InstallError> {
     let text = |name: &str| read(&folder.join(name)).map(Option::unwrap_or_default);
-    let (manifest, hooks) = (text(plugin.manifest)?, text(plugin.hooks)?);
+    let (manifest, hooks) = (text(extension.manifest)?, text(extension.hooks)?);
     let choice = Choice::installed(kind, client_program::own_path(), &manifest, &hooks);
-    for (name, ours) in choice.plugin_files(plugin) {
+    for (name, ours) in choice.extension_files(extension) {
         if !is_same_text(&ours, &text(name)?) {
             return Ok(Some(folder.join(name)));
         }
@@ -197,7 +196,7 @@ fn outdated(kind: &'static Kind, folder: &Path, plugin: &Plugin) -> Result<Optio
     Ok(None)
 }
 
-/// Whether two files of a plugin are equal, as JSON where they are, but for the version.
+/// Whether two files of an extension are equal, as JSON where they are, but for the version.
 fn is_same_text(one: &str, other: &str) -> bool {
     let value = |text: &str| {
         let mut value: Option<Value> = serde_json::from_str(text).ok();

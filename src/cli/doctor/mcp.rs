@@ -53,8 +53,8 @@ pub(super) fn check(kinds: &[&'static Kind], context: &Context<'_>) -> Check {
 /// support.
 fn installed(kind: &'static Kind) -> Option<String> {
     let places = Places::find(kind, Path::new(".")).ok()?;
-    let (folder, plugin) = places.plugin()?;
-    let manifest = regular_file::read(&folder.join(plugin.manifest), FILE_BYTES_MAX).unwrap_or_default();
+    let (folder, extension) = places.extension()?;
+    let manifest = regular_file::read(&folder.join(extension.manifest), FILE_BYTES_MAX).unwrap_or_default();
     let manifest: Value = serde_json::from_slice(&manifest).unwrap_or_default();
     let name = kind.caps.name;
     Some(match manifest.get(SERVERS) {

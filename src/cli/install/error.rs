@@ -38,7 +38,7 @@ pub enum InstallError {
         /// The command that removes it.
         remedy: String,
     },
-    /// The plugin's place has foreign content.
+    /// The extension's place has foreign content.
     #[error("{} exists already and is not from aside; move it first", path.display())]
     Foreign {
         /// The place.

@@ -1,7 +1,7 @@
-//! Installs in a harness of the table: as a plugin in the user's folder, hooks in a settings file,
-//! or a plugin folder for distribution.
+//! Installs in a harness of the table: as an extension in the user's folder, hooks in a settings file,
+//! or an extension folder for distribution.
 //!
-//! The harness's row defines the files and hooks. A client runs hooks of a plugin and of a settings
+//! The harness's row defines the files and hooks. A client runs hooks of an extension and of a settings
 //! file together, so installing in one place removes ours from the other.
 
 use std::path::{Path, PathBuf};
@@ -20,23 +20,23 @@ use super::{
 };
 use crate::{
     cli::{client_program, of_harness::ForHarness},
-    harness::{installation::Plugin, kind::Kind},
+    harness::{installation::Extension, kind::Kind},
 };
 
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Args {
     /// For all projects of this user; this is the default
-    #[arg(long, conflicts_with_all = ["project", "plugin"])]
+    #[arg(long, conflicts_with_all = ["project", "extension"])]
     user: bool,
     /// For one project and this user
-    #[arg(long, value_name = "DIR", num_args = 0..=1, default_missing_value = ".", conflicts_with = "plugin")]
+    #[arg(long, value_name = "DIR", num_args = 0..=1, default_missing_value = ".", conflicts_with = "extension")]
     project: Option<PathBuf>,
-    /// Write the plugin into DIR as a separate marketplace, and explain how to add it to the client
+    /// Write the extension into DIR as a separate distribution, and explain how to add it to the client
     #[arg(long, value_name = "DIR", conflicts_with_all = ["statusline", "no_statusline", "settings"])]
-    plugin: Option<PathBuf>,
-    /// Install the hooks in the user's settings instead of a plugin; an idle session cannot be
+    extension: Option<PathBuf>,
+    /// Install the hooks in the user's settings instead of an extension; an idle session cannot be
     /// woken then
-    #[arg(long, conflicts_with_all = ["project", "plugin"])]
+    #[arg(long, conflicts_with_all = ["project", "extension"])]
     settings: bool,
     /// Let the first hook of a session start the daemon if none runs
     #[arg(long)]
@@ -79,23 +79,37 @@ impl Args {
 
 impl ForHarness for Args {
     fn fit(command: Command, kind: &Kind) -> Command {
-        let settings = &kind.installation.settings;
-        let place = ["DIR", kind.files.folder, settings.project.first().unwrap_or(&"")].join("/");
+        let installation = &kind.installation;
+        let place =
+            ["DIR", kind.files.folder, installation.settings.project.first().unwrap_or(&"")].join("/");
         let project =
             format!("For one project and this user: hooks in {place} [default DIR: the current folder]");
+        let extension = installation.extension.as_ref();
+        let word = extension.map_or("", |extension| extension.word);
+        let others = extension.and_then(|extension| Some(extension.distribution.as_ref()?.word));
+        let others = others.unwrap_or_default();
+        let extension = format!(
+            "Write the {word} into DIR as a separate {others}, and explain how to add it to the client"
+        );
+        let settings = format!(
+            "Install the hooks in the user's settings instead of the {word}; an idle session cannot be woken then"
+        );
         command
+            .mut_arg("extension", |arg| arg.help(extension))
+            .mut_arg("settings", |arg| arg.help(settings))
             .about(format!("{}: {}", kind.title, kind.installation.what))
             .mut_arg("project", |arg| arg.help(project))
     }
 
     fn options(kind: &Kind) -> Vec<(&'static str, bool)> {
         let installation = &kind.installation;
-        let has_marketplace = installation.plugin.as_ref().is_some_and(|plugin| plugin.marketplace.is_some());
+        let has_distribution =
+            installation.extension.as_ref().is_some_and(|extension| extension.distribution.is_some());
         vec![
             ("project", !installation.settings.project.is_empty()),
-            ("plugin", has_marketplace),
-            ("settings", installation.plugin.is_some()),
-            ("tools", installation.plugin.is_some()),
+            ("extension", has_distribution),
+            ("settings", installation.extension.is_some()),
+            ("tools", installation.extension.is_some()),
             ("statusline", installation.status_line.is_some()),
             ("no_statusline", installation.status_line.is_some()),
         ]
@@ -116,19 +130,19 @@ impl ForHarness for RemoveArgs {
 pub(super) fn install(kind: &'static Kind, args: &Args) -> Result<Outcome, InstallError> {
     let places = Places::find(kind, args.project.as_deref().unwrap_or(Path::new(".")))?;
     let mut outcome = Outcome { is_dry_run: args.dry_run, ..Outcome::default() };
-    let program = match args.plugin {
+    let program = match args.extension {
         Some(_) => client_program::own_name(),
         None => client_program::own_path(),
     };
-    // A plugin for others is used where this program may be alone.
-    let hook_program = if args.plugin.is_none() { hook::small_program(Path::new(&program)) } else { None };
+    // An extension for others is used where this program may be alone.
+    let hook_program = if args.extension.is_none() { hook::small_program(Path::new(&program)) } else { None };
     let hook_program = hook_program.map(|path| path.to_string_lossy().into_owned());
     let choice = Choice { kind, program, hook_program, autostart: args.autostart, tools: args.tools };
     if !is_program(&choice.program) {
         return Err(InstallError::OtherName { program: choice.program });
     }
-    if let Some(folder) = &args.plugin {
-        plugin_folder(&mut outcome, folder, &places, &choice)?;
+    if let Some(folder) = &args.extension {
+        distribution_folder(&mut outcome, folder, &places, &choice)?;
         return Ok(outcome);
     }
     let (client, oldest, name) = (client_program::version(kind), kind.installation.since, kind.program.name);
@@ -148,21 +162,21 @@ pub(super) fn install(kind: &'static Kind, args: &Args) -> Result<Outcome, Insta
             return Err(InstallError::NoProject { path: places.project });
         }
         project(&mut outcome, &places, &choice, status_line)?;
-        note_without_monitor(&mut outcome, kind);
+        note_without_follower(&mut outcome, kind);
     } else {
-        let plugin = places.plugin();
-        let since = plugin.as_ref().map(|(_, plugin)| plugin.since);
+        let extension = places.extension();
+        let since = extension.as_ref().map(|(_, extension)| extension.since);
         let is_too_old = client.zip(since).is_some_and(|(version, since)| version < since);
-        match plugin {
-            Some((folder, plugin)) if !args.settings && !is_too_old => {
-                user_plugin(&mut outcome, &places, &folder, plugin, &choice, status_line)?;
+        match extension {
+            Some((folder, extension)) if !args.settings && !is_too_old => {
+                user_extension(&mut outcome, &places, &folder, extension, &choice, status_line)?;
             }
-            plugin => {
-                if let Some((_, Plugin { since, .. })) = plugin.filter(|_| is_too_old) {
-                    outcome.note(&format!("the client loads plugins from {since} on; until then the hooks are in its settings, and an idle session cannot be woken"));
+            extension => {
+                if let Some((_, Extension { word, since, .. })) = extension.filter(|_| is_too_old) {
+                    outcome.note(&format!("the client loads {word}s from {since} on; until then the hooks are in its settings, and an idle session cannot be woken"));
                 }
                 user_settings(&mut outcome, &places, &choice, status_line)?;
-                note_without_monitor(&mut outcome, kind);
+                note_without_follower(&mut outcome, kind);
             }
         }
     }
@@ -178,9 +192,9 @@ pub(super) fn install(kind: &'static Kind, args: &Args) -> Result<Outcome, Insta
     Ok(outcome)
 }
 
-/// Notes when a client that has a plugin's monitor otherwise is not woken without it.
-fn note_without_monitor(outcome: &mut Outcome, kind: &Kind) {
-    if let (Some(_), Some(sockets)) = (&kind.installation.plugin, &kind.message_sockets) {
+/// Notes when a client that has an extension's follower otherwise is not woken without it.
+fn note_without_follower(outcome: &mut Outcome, kind: &Kind) {
+    if let (Some(_), Some(sockets)) = (&kind.installation.extension, &kind.message_sockets) {
         outcome.note(sockets.note);
     }
 }
@@ -194,7 +208,7 @@ pub(super) fn uninstall(kind: &'static Kind, args: &RemoveArgs) -> Result<Outcom
             clean(&mut outcome, kind, &path)?;
         }
     } else {
-        remove_plugin(&mut outcome, &places)?;
+        remove_extension(&mut outcome, &places)?;
         let user = places.user_settings();
         clean(&mut outcome, kind, &user)?;
         // An unreadable file of a project must not prevent the removal from the user's places.
@@ -218,23 +232,24 @@ fn refuse_foreign(place: &Path, manifest: &Path) -> Result<(), InstallError> {
     Ok(())
 }
 
-/// Installs a plugin in the user's folder, and removes ours from the settings.
-fn user_plugin(
+/// Installs an extension in the user's folder, and removes ours from the settings.
+fn user_extension(
     outcome: &mut Outcome,
     places: &Places,
     folder: &Path,
-    plugin: &Plugin,
+    extension: &Extension,
     choice: &Choice,
     status_line: StatusLineChoice,
 ) -> Result<(), InstallError> {
-    refuse_foreign(folder, &folder.join(plugin.manifest))?;
-    for (name, text) in choice.plugin_files(plugin) {
+    refuse_foreign(folder, &folder.join(extension.manifest))?;
+    for (name, text) in choice.extension_files(extension) {
         outcome.plan.write(folder.join(name), text)?;
     }
     let settings = places.user_settings();
     if !hooks_in(&settings)?.is_empty() {
         outcome.note(&format!(
-            "the plugin in {} replaces the hooks in {}",
+            "the {} in {} replaces the hooks in {}",
+            extension.word,
             folder.display(),
             settings.display()
         ));
@@ -242,7 +257,7 @@ fn user_plugin(
     put_only_status_line(outcome, &settings, choice, status_line)
 }
 
-/// Adds hooks to the user's settings, and removes the plugin.
+/// Adds hooks to the user's settings, and removes the extension.
 fn user_settings(
     outcome: &mut Outcome,
     places: &Places,
@@ -250,11 +265,12 @@ fn user_settings(
     status_line: StatusLineChoice,
 ) -> Result<(), InstallError> {
     let settings = places.user_settings();
-    remove_plugin(outcome, places)?;
-    if let (false, Some((folder, _))) = (outcome.plan.is_empty(), places.plugin()) {
+    remove_extension(outcome, places)?;
+    if let (false, Some((folder, extension))) = (outcome.plan.is_empty(), places.extension()) {
         outcome.note(&format!(
-            "the hooks in {} replace the plugin in {}",
+            "the hooks in {} replace the {} in {}",
             settings.display(),
+            extension.word,
             folder.display()
         ));
     }
@@ -282,19 +298,19 @@ fn project(
     put_hooks(outcome, path, choice, status_line, &places.all_settings())
 }
 
-fn plugin_folder(
+fn distribution_folder(
     outcome: &mut Outcome,
     folder: &Path,
     places: &Places,
     choice: &Choice,
 ) -> Result<(), InstallError> {
     let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
-    let Some((own, plugin)) = places.plugin() else { return Ok(()) };
-    let Some(market) = &plugin.marketplace else { return Ok(()) };
-    let (list, target) = (folder.join(market.list), folder.join(PROGRAM));
+    let Some((own, extension)) = places.extension() else { return Ok(()) };
+    let Some(distribution) = &extension.distribution else { return Ok(()) };
+    let (list, target) = (folder.join(distribution.list), folder.join(PROGRAM));
     refuse_foreign(&list, &list)?;
-    refuse_foreign(&target, &target.join(plugin.manifest))?;
-    for (name, text) in choice.marketplace_files(plugin, market) {
+    refuse_foreign(&target, &target.join(extension.manifest))?;
+    for (name, text) in choice.distribution_files(extension, distribution) {
         outcome.plan.write(folder.join(name), text)?;
     }
     if own.exists() || !hooks_in(&places.user_settings())?.is_empty() {
@@ -303,7 +319,7 @@ fn plugin_folder(
             places.removal(Target::User)
         ));
     }
-    let steps = (market.next)(&quoted(&folder.display().to_string()));
+    let steps = (distribution.next)(&quoted(&folder.display().to_string()));
     outcome.next(&steps.iter().map(|(step, what)| (&**step, *what)).collect::<Vec<_>>());
     Ok(())
 }
@@ -312,13 +328,13 @@ fn plugin_folder(
 /// client. One of the same scope in another form is replaced, with a message.
 fn refuse_twice(places: &Places, target: Target) -> Result<(), InstallError> {
     for path in places.all_settings() {
-        if let Some((plugin, remedy)) = places.enabled_plugin(&path)? {
-            let what = format!("the plugin {plugin}, which {} enables,", path.display());
+        if let Some((name, remedy)) = places.enabled_extension(&path)? {
+            let what = format!("the {name}, which {} enables,", path.display());
             return Err(InstallError::Twice { what, remedy });
         }
     }
     let user = places.user_settings();
-    if target == Target::Project && (places.has_plugin() || !hooks_in(&user)?.is_empty()) {
+    if target == Target::Project && (places.has_extension() || !hooks_in(&user)?.is_empty()) {
         let what = "the installation for all projects of this user".to_owned();
         return Err(InstallError::Twice { what, remedy: places.removal(Target::User) });
     }
@@ -332,13 +348,13 @@ fn refuse_twice(places: &Places, target: Target) -> Result<(), InstallError> {
     Ok(())
 }
 
-/// Removes the plugin from the user's folder, file by file: other files there stay.
-fn remove_plugin(outcome: &mut Outcome, places: &Places) -> Result<(), InstallError> {
-    let Some((folder, plugin)) = places.plugin() else { return Ok(()) };
-    if !read(&folder.join(plugin.manifest))?.as_deref().is_some_and(is_manifest) {
+/// Removes the extension from the user's folder, file by file: other files there stay.
+fn remove_extension(outcome: &mut Outcome, places: &Places) -> Result<(), InstallError> {
+    let Some((folder, extension)) = places.extension() else { return Ok(()) };
+    if !read(&folder.join(extension.manifest))?.as_deref().is_some_and(is_manifest) {
         return Ok(());
     }
-    for (name, _) in plugin.files {
+    for (name, _) in extension.files {
         let path = folder.join(name);
         let folders = path.parent().zip(folder.parent());
         outcome.emptied.extend(folders.map(|(parent, top)| (parent.to_owned(), top.to_owned())));

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     cli::client_program,
-    harness::{installation::Plugin, kind::Kind},
+    harness::{installation::Extension, kind::Kind},
 };
 
 /// The scope of an installation.
@@ -61,25 +61,26 @@ impl Places {
         std::iter::once(user.clone()).chain(others).collect()
     }
 
-    /// The plugin's folder and definition, if the client loads plugins.
-    pub(crate) fn plugin(&self) -> Option<(PathBuf, &'static Plugin)> {
-        let plugin = self.kind.installation.plugin.as_ref()?;
-        Some((self.home.join(plugin.folder), plugin))
+    /// The extension's folder and definition, if the client loads extensions.
+    pub(crate) fn extension(&self) -> Option<(PathBuf, &'static Extension)> {
+        let extension = self.kind.installation.extension.as_ref()?;
+        Some((self.home.join(extension.folder), extension))
     }
 
-    /// Whether the plugin is installed.
-    pub(crate) fn has_plugin(&self) -> bool {
-        self.plugin().is_some_and(|(folder, plugin)| folder.join(plugin.manifest).exists())
+    /// Whether the extension is installed.
+    pub(crate) fn has_extension(&self) -> bool {
+        self.extension().is_some_and(|(folder, extension)| folder.join(extension.manifest).exists())
     }
 
-    /// Our plugin enabled in a settings file, by the client's name for it, and the command that
+    /// Our extension enabled in a settings file, in the client's words, and the command that
     /// removes it.
-    pub(crate) fn enabled_plugin(&self, path: &Path) -> Result<Option<(String, String)>, InstallError> {
-        let Some((plugin, settings)) = self.kind.installation.plugin.as_ref().zip(settings_at(path)?) else {
+    pub(crate) fn enabled_extension(&self, path: &Path) -> Result<Option<(String, String)>, InstallError> {
+        let Some((extension, settings)) = self.kind.installation.extension.as_ref().zip(settings_at(path)?)
+        else {
             return Ok(None);
         };
-        let name = (plugin.enabled)(&settings.value());
-        Ok(name.map(|name| (name.clone(), (plugin.remove)(&name))))
+        let name = (extension.enabled)(&settings.value());
+        Ok(name.map(|name| (format!("{} {name}", extension.word), (extension.remove)(&name))))
     }
 
     /// The command that removes an installation.

@@ -14,7 +14,7 @@ use crate::daemon::regular_file;
 
 /// Suffix of the copy that is made before a file's first change.
 const BACKUP_SUFFIX: &str = "aside-backup";
-/// Largest file of a client that is read, in bytes; far larger than settings and plugins.
+/// Largest file of a client that is read, in bytes; far larger than settings and extensions.
 pub(crate) const FILE_BYTES_MAX: u64 = 16 << 20;
 /// Permission bits of a new file.
 const NEW_MODE: u32 = 0o644;

@@ -217,7 +217,7 @@ impl Settings {
     }
 }
 
-/// All our hooks in the value of a settings file or of a plugin's hooks.
+/// All our hooks in the value of a settings file or of an extension's hooks.
 pub(crate) fn our_hooks(settings: &Value) -> Vec<OurHook> {
     let mut found = Vec::new();
     for (event, groups) in settings.get("hooks").and_then(Value::as_object).into_iter().flatten() {

@@ -9,7 +9,7 @@ use super::settings::{HOOK, quoted};
 use crate::{
     daemon::version::FULL_VERSION,
     harness::{
-        installation::{Installation, Marketplace, Plugin},
+        installation::{Distribution, Extension, Installation},
         kind::Kind,
     },
 };
@@ -38,7 +38,7 @@ impl Choice {
         Self { kind, program: PROGRAM.to_owned(), hook_program: None, autostart: false, tools: false }
     }
 
-    /// The options of an installed plugin, read from its files, for this program.
+    /// The options of an installed extension, read from its files, for this program.
     pub(crate) fn installed(kind: &'static Kind, program: String, manifest: &str, hooks: &str) -> Self {
         let hook_program =
             hook::small_program(Path::new(&program)).map(|path| path.to_string_lossy().into_owned());
@@ -51,26 +51,30 @@ impl Choice {
         self.filled(self.kind.installation.hooks).get_mut("hooks").map(Value::take).unwrap_or_default()
     }
 
-    /// The plugin's files: relative path and text.
-    pub(crate) fn plugin_files(&self, plugin: &Plugin) -> Vec<(&'static str, String)> {
+    /// The extension's files: relative path and text.
+    pub(crate) fn extension_files(&self, extension: &Extension) -> Vec<(&'static str, String)> {
         let file = |(path, template): &(&'static str, &'static str)| {
             if !path.ends_with(".json") {
                 return (*path, (*template).to_owned());
             }
             let mut file = self.filled(template);
-            if let (true, Some(fields)) = (*path == plugin.manifest, file.as_object_mut()) {
+            if let (true, Some(fields)) = (*path == extension.manifest, file.as_object_mut()) {
                 fields.insert("version".to_owned(), json!(FULL_VERSION));
             }
             (*path, pretty(&file))
         };
-        plugin.files.iter().map(file).collect()
+        extension.files.iter().map(file).collect()
     }
 
-    /// The files of a marketplace folder: the plugin in a folder of its name, and the list.
-    pub(super) fn marketplace_files(&self, plugin: &Plugin, market: &Marketplace) -> Vec<(String, String)> {
-        let files = self.plugin_files(plugin).into_iter();
+    /// The files of a distribution folder: the extension in a folder of its name, and the list.
+    pub(super) fn distribution_files(
+        &self,
+        extension: &Extension,
+        distribution: &Distribution,
+    ) -> Vec<(String, String)> {
+        let files = self.extension_files(extension).into_iter();
         let files = files.map(|(path, text)| (format!("{PROGRAM}/{path}"), text));
-        let list = (market.list.to_owned(), pretty(&self.filled(market.template)));
+        let list = (distribution.list.to_owned(), pretty(&self.filled(distribution.template)));
         std::iter::once(list).chain(files).collect()
     }
 
@@ -132,7 +136,7 @@ pub(crate) fn events(kind: &'static Kind) -> Vec<String> {
     hooks.as_object().into_iter().flatten().map(|(event, _)| event.clone()).collect()
 }
 
-/// Whether this text is the manifest of the plugin, or of the marketplace of its name.
+/// Whether this text is the manifest of the extension, or of the distribution of its name.
 pub(super) fn is_manifest(text: &str) -> bool {
     let manifest: Option<Value> = serde_json::from_str(text).ok();
     manifest.is_some_and(|manifest| manifest.get("name").and_then(Value::as_str) == Some(PROGRAM))
@@ -153,14 +157,17 @@ mod tests {
             let hook_program = Some("/a b/aside-hook".to_owned());
             let program = "/a b/aside".to_owned();
             let choice = Choice { kind, program, hook_program, autostart: true, tools: true };
-            let Installation { starts, plugin, .. } = &kind.installation;
+            let Installation { starts, extension, .. } = &kind.installation;
             assert!(events(kind).iter().any(|event| event == starts), "{}", kind.word);
             let hooks = choice.hooks().to_string();
-            let files = plugin.iter().flat_map(|plugin| {
-                let market =
-                    plugin.marketplace.as_ref().map(|market| choice.marketplace_files(plugin, market));
-                let own = choice.plugin_files(plugin).into_iter().map(|(path, text)| (path.to_owned(), text));
-                own.chain(market.into_iter().flatten()).collect::<Vec<_>>()
+            let files = extension.iter().flat_map(|extension| {
+                let distribution = extension
+                    .distribution
+                    .as_ref()
+                    .map(|distribution| choice.distribution_files(extension, distribution));
+                let own =
+                    choice.extension_files(extension).into_iter().map(|(path, text)| (path.to_owned(), text));
+                own.chain(distribution.into_iter().flatten()).collect::<Vec<_>>()
             });
             for (path, text) in files.chain([("hooks".to_owned(), hooks)]) {
                 let commands = text.matches("\"command\":").count();

@@ -7,7 +7,7 @@
 use serde_json::Value;
 
 use crate::harness::installation::{
-    Installation, Marketplace, Plugin, Program, SettingsFiles, StatusLineSetting, Version,
+    Distribution, Extension, Installation, Program, SettingsFiles, StatusLineSetting, Version,
 };
 
 const MARKETPLACE: &str = include_str!("../../../share/claude-code/.claude-plugin/marketplace.json");
@@ -36,13 +36,15 @@ pub(super) const INSTALLATION: Installation = Installation {
     },
     hooks: HOOKS,
     starts: "SessionStart",
-    plugin: Some(Plugin {
+    extension: Some(Extension {
+        word: "plugin",
         since: Version([2, 1, 160]),
         folder: "skills/aside",
         files: &[(MANIFEST_FILE, MANIFEST), (HOOKS_FILE, HOOKS), ("skills/aside/SKILL.md", SKILL)],
         manifest: MANIFEST_FILE,
         hooks: HOOKS_FILE,
-        marketplace: Some(Marketplace {
+        distribution: Some(Distribution {
+            word: "marketplace",
             list: ".claude-plugin/marketplace.json",
             template: MARKETPLACE,
             next: marketplace_steps,

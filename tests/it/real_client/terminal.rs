@@ -185,7 +185,7 @@ impl Seat {
     fn home(options: &[&str]) -> Home {
         let home = Home::new();
         settle(&home);
-        aside(&home, &[&["install", "claude-code", "--plugin", &plugin(&home)], options].concat());
+        aside(&home, &[&["install", "claude-code", "--extension", &plugin(&home)], options].concat());
         let settings = home.path("claude/settings.json");
         let text = fs::read_to_string(&settings).expect("it is settled");
         let mut json: Value = serde_json::from_str(&text).expect("JSON");

@@ -207,7 +207,7 @@ fn lines_of(injection: &engine::exchange::Injection) -> String {
     lines.skip(usize::from(has_sentence)).take(shown).collect::<Vec<_>>().join("\n")
 }
 
-/// The characters of a monitor's output that a client shows.
+/// The characters of a follower's output that a client shows.
 const SENTENCE_LINE_CHARS_MAX: usize = 100;
 
 /// Checks that the sentence of an injection is one line that imitates no structure, and names an

@@ -2,7 +2,8 @@
 //! is in one place.
 //!
 //! The words come from the harness table: the name of a harness in commands, and the prefixes of
-//! its variables. Tests may name a client, as they need one.
+//! its variables. [`TERMS`] are names that one client has for what every client may have. Tests may
+//! use both, as they need a client.
 
 use std::collections::BTreeMap;
 
@@ -17,19 +18,41 @@ const EXCEPTIONS: &[(&str, &str)] = &[
     ("src/hook/harness.rs", "the variables that hooks forward"),
 ];
 
+/// Names of one client for an extension, its distribution and a follower; see `docs/glossary.md`.
+const TERMS: &[&str] = &["marketplace", "monitor", "plugin"];
+
+/// Where [`TERMS`] are allowed, and why.
+const TERM_EXCEPTIONS: &[(&str, &str)] = &[
+    ("src/capability/lsp/switch.rs", "plugins of a project's build"),
+    ("src/capability/problem/trace.rs", "a package of Go"),
+    ("src/daemon/program.rs", "a variable of a sink's program"),
+    ("src/harness/claude", "the client that has these names"),
+];
+
 /// The line before a module that only tests use.
 const FOR_TESTS: &str = "#[cfg(test)]\n";
 
 /// The words of all clients, in lower case.
-pub(super) fn words() -> Vec<String> {
+fn words() -> Vec<String> {
     let prefixes = |kind: &&aside::harness::kind::Kind| kind.variables.prefixes.iter().copied();
     let words = KINDS.iter().flat_map(|kind| std::iter::once(kind.word).chain(prefixes(kind)));
     words.map(str::to_lowercase).collect()
 }
 
-/// Every line of `src/` outside of their folder with a word that begins with one of `words`.
-pub(super) fn check(files: &BTreeMap<String, String>, words: &[String]) -> Vec<Finding> {
-    let is_excepted = |path: &str| EXCEPTIONS.iter().any(|(place, _)| path.starts_with(place));
+fn terms() -> Vec<String> {
+    TERMS.iter().map(|&term| term.to_owned()).collect()
+}
+
+/// Every line with a word of a client at a place where it is not allowed.
+pub(super) fn check_tree(files: &BTreeMap<String, String>) -> Vec<Finding> {
+    let mut findings = check(files, &words(), EXCEPTIONS);
+    findings.extend(check(files, &terms(), TERM_EXCEPTIONS));
+    findings
+}
+
+/// Every line of `src/` outside of `exceptions` with a word that begins with one of `words`.
+fn check(files: &BTreeMap<String, String>, words: &[String], exceptions: &[(&str, &str)]) -> Vec<Finding> {
+    let is_excepted = |path: &str| exceptions.iter().any(|(place, _)| path.starts_with(place));
     let sources = files.iter().filter(|(path, _)| path.starts_with("src/"));
     let mut findings = Vec::new();
     for (path, text) in sources.filter(|(path, _)| !is_excepted(path) && !is_for_tests(files, path)) {
@@ -66,7 +89,10 @@ fn is_for_tests(files: &BTreeMap<String, String>, path: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::tree::read_crates, *};
+    use super::{
+        super::tree::{read_crates, read_tree},
+        *,
+    };
 
     #[test]
     fn client_word_outside_its_folder_is_reported() {
@@ -82,7 +108,8 @@ mod tests {
         ]
         .map(|(path, text)| (path.to_owned(), text.to_owned()))
         .into();
-        let found: Vec<String> = check(&files, &["vim".to_owned()]).iter().map(Finding::to_string).collect();
+        let found: Vec<String> =
+            check(&files, &["vim".to_owned()], EXCEPTIONS).iter().map(Finding::to_string).collect();
         let rule = "`vim` is a client's word: it belongs to the harness's row";
         let places = ["src/cli.rs:2", "src/cli/up.rs:2", "src/cli/up.rs:3", "src/client/real.rs:1"];
         assert_eq!(found, places.map(|place| format!("{place}: {rule}")));
@@ -93,9 +120,15 @@ mod tests {
         let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
         let mut files = BTreeMap::new();
         read_crates(root, &mut files);
-        for (place, why) in EXCEPTIONS.iter().filter(|(place, _)| !place.starts_with("src/harness")) {
-            let text = files.get(*place).expect("it is there");
-            assert!(text.lines().any(|line| word_in(line, &words()).is_some()), "{place} needs none: {why}");
+        read_tree(root, &root.join("src"), &mut files);
+        for (exceptions, words) in [(EXCEPTIONS, words()), (TERM_EXCEPTIONS, terms())] {
+            for (place, why) in exceptions.iter().filter(|(place, _)| !place.starts_with("src/harness")) {
+                let text = files.get(*place).expect("it is there");
+                assert!(
+                    text.lines().any(|line| word_in(line, &words).is_some()),
+                    "{place} needs none: {why}"
+                );
+            }
         }
     }
 }

@@ -18,7 +18,7 @@ use crate::{
 
 /// Most characters of a sentence.
 ///
-/// Source: measured with client 2.1.330: the user sees about 100 characters of a monitor's line,
+/// Source: measured with client 2.1.330: the user sees about 100 characters of a follower's line,
 /// [`LINE_BEGIN`] included.
 pub const SENTENCE_CHARS_MAX: usize = 100 - LINE_BEGIN.len();
 /// Most characters of a notification's line on a screen: the words for two events with their marks
