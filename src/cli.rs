@@ -191,7 +191,7 @@ enum Command {
     ///
     /// It always succeeds.
     Hook {
-        #[arg(help = format!("The harness: {}", of_harness::listed(|kind| kind.word)))]
+        #[arg(help = format!("The harness: {}", of_harness::with_hooks()))]
         name: String,
         /// Start the daemon in the background if none listens
         #[arg(long)]

@@ -14,6 +14,8 @@ pub mod process;
 mod seen;
 mod stdin;
 pub mod table;
+#[cfg(test)]
+pub(crate) mod trial;
 pub mod wake;
 
 pub use seen::ids_in;

@@ -37,7 +37,10 @@ use crate::{
         transcripts,
         wake_routes::KnownSocket,
     },
-    harness::{self, Headers, HookCall, HookEnv, HookError, Then, header_text, kind::Kind},
+    harness::{
+        self, Headers, HookCall, HookEnv, HookError, Then, header_text,
+        kind::{Hooked, Hooks, Kind},
+    },
 };
 
 /// Takes one hook call of a harness.
@@ -62,17 +65,18 @@ pub(crate) async fn hook(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, ApiError> {
-    let Some(kind) = Kind::of_word(&harness) else {
-        let known: Vec<String> = Kind::words().map(|word| format!("`{word}`")).collect();
-        let message = format!("unknown harness `{harness}`; known: {}", known.join(", "));
+    let kind = Kind::of_word(&harness);
+    let Some(hooked) = kind.and_then(Kind::hooked) else {
+        let message = without_hooks(&harness, kind);
         app.registry.hook_troubles().note(Consequence::UnknownHarness, &harness, &message, app.now());
         return Err(ApiError::new(StatusCode::NOT_FOUND, message));
     };
+    let Hooked { kind, hooks } = hooked;
     let stopwatch = app.meters.begin();
     let stdin = read_body_up_to(HOOK_BYTES_MAX, &app.rooms.exchanges, body).await?;
     let header = |name: &str| extract::header(&headers, name).and_then(header_text);
     let env = HookEnv::from_headers(&header);
-    let read = || (kind.hooks.parse)(&harness::readable(&stdin), &env, app.now());
+    let read = || (hooks.parse)(&harness::readable(&stdin), &env, app.now());
     let read = app.rooms.exchanges.work(stdin.len(), read).await;
     let mut call = read.map_err(|error| refused(&app, kind, &error))?;
     // The call has copies of what it needs, all but the prompt, which is searched in place.
@@ -95,12 +99,12 @@ pub(crate) async fn hook(
     if let Some(exchange) = call.then.exchange_mut() {
         note_written(&app, route, exchange, &call.calls);
     }
-    let stdout = answer(&app, kind, &mut call, searched, route, probing::patience(&headers)).await?;
+    let stdout = answer(&app, hooked, &mut call, searched, route, probing::patience(&headers)).await?;
     let took = app.meters.since(stopwatch);
     app.meters.hook.observe(took);
     tracing::debug!(harness = kind.word, answers = stdout.is_some(), took_us = took.as_micros(), "hook");
     if peer.is_some() {
-        note_client(&app, kind, &call, &header, folder);
+        note_client(&app, hooks, &call, &header, folder);
     }
     // A path that arrived over TCP is not read.
     if let (Some(transcript), Route::Unix) = (call.transcript, route) {
@@ -112,14 +116,21 @@ pub(crate) async fn hook(
     }))
 }
 
+/// The reason why no hook of the harness `name` is taken; `kind` is its row, if it has one.
+fn without_hooks(name: &str, kind: Option<&Kind>) -> String {
+    let known: Vec<String> = Kind::hook_words().map(|word| format!("`{word}`")).collect();
+    let why = kind.map_or_else(|| format!("unknown harness `{name}`"), Kind::without_hooks);
+    format!("{why}; known: {}", known.join(", "))
+}
+
 /// Notes how the client of a call's session can be woken. A call over TCP is not noted: a socket of
 /// another machine is not written to.
-fn note_client(app: &App, kind: &Kind, call: &HookCall, header: Headers<'_>, folder: Option<ClientFolder>) {
+fn note_client(app: &App, hooks: &Hooks, call: &HookCall, header: Headers<'_>, folder: Option<ClientFolder>) {
     let Some(session) = call.then.conversation() else { return };
     let routes = app.registry.wake_routes();
     // `push` writes only to a socket on which this process of the client listens.
     if let Some(client) = app.registry.processes().process_of(session)
-        && let Some(sockets) = &kind.message_sockets
+        && let Some(sockets) = &hooks.message_sockets
         && let Some(socket) = (sockets.find)(session, header)
     {
         routes.know_socket(session, KnownSocket { socket, client });
@@ -171,7 +182,7 @@ async fn check_actor(
 /// Performs a call; returns the hook's stdout. `searched` is the input of a prompt.
 async fn answer(
     app: &App,
-    kind: &Kind,
+    hooked: Hooked,
     call: &mut HookCall,
     searched: Bytes,
     route: Route,
@@ -180,7 +191,7 @@ async fn answer(
     let said = Said {
         calls: std::mem::take(&mut call.calls),
         transcript: call.transcript.as_ref().map(|transcript| transcript.path.clone()),
-        reader: kind.transcript,
+        reader: hooked.kind.transcript,
         patience,
         provenance: route.of_observations(),
     };
@@ -192,11 +203,11 @@ async fn answer(
     }
     let observed = call.observe.iter().map(Event::as_ref);
     match &call.then {
-        Then::Exchange(exchange) => return exchanged(app, kind, call, exchange).await,
+        Then::Exchange(exchange) => return exchanged(app, hooked.hooks, call, exchange).await,
         Then::BeforeTool(exchange) => {
             let is_held = found > 0;
             if is_held || is_checked_before_tool(app, &exchange.session).await? {
-                return exchanged(app, kind, call, exchange).await;
+                return exchanged(app, hooked.hooks, call, exchange).await;
             }
             app.append(records_of(observed)?).await?;
         }
@@ -213,7 +224,7 @@ async fn answer(
             }
             let acks = Records::build(|records| records.acks(&exchange.session, &carried, ConfirmedBy::Seen));
             app.append(acks).await?;
-            return exchanged(app, kind, call, exchange).await;
+            return exchanged(app, hooked.hooks, call, exchange).await;
         }
         Then::SessionSuspended(session) => {
             let mut records = records_of(observed)?;
@@ -248,12 +259,12 @@ async fn is_checked_before_tool(app: &App, session: &SessionId) -> Result<bool, 
 
 async fn exchanged(
     app: &App,
-    kind: &Kind,
+    hooks: &Hooks,
     call: &HookCall,
     exchange: &Exchange,
 ) -> Result<Option<String>, ApiError> {
     let answer = perform(app, call.observe.iter().map(Event::as_ref), exchange).await?;
-    Ok((kind.hooks.reply)(call, &answer))
+    Ok((hooks.reply)(call, &answer))
 }
 
 fn silence() -> Response {

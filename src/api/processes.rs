@@ -257,7 +257,7 @@ mod tests {
                 r#"{{"pid":{},"sessionId":"{session}","procStart":"{}"}}"#,
                 process.pid, process.started
             );
-            let files = client.kind.files.sessions.as_ref().expect("it writes them");
+            let files = client.kind.session_files().expect("it writes them");
             fs::write((files.path)(&client.path, process.pid), file).expect("written");
         };
         write("s1");

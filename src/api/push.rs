@@ -133,7 +133,7 @@ pub(super) async fn is_held(app: &App, session: &SessionId, known: &KnownSocket)
     let folder = routes.client_folder(session);
     let read = run_blocking(move || {
         let folder = folder?;
-        let sockets = folder.kind.message_sockets.as_ref()?;
+        let sockets = folder.kind.hooks()?.message_sockets.as_ref()?;
         (sockets.inbound)(&read_settings(&folder)?)
     });
     // An error means that the daemon stops.

@@ -148,9 +148,7 @@ enum Mark {
 /// The variables of clients in the environment with which a process was started.
 fn marks_of(pid: u32) -> Vec<(&'static Kind, Mark)> {
     let environment = Environment::read(pid);
-    let read = |kind: &'static Kind, header| {
-        kind.variables.forwarded_as(header).and_then(|name| environment.get(name))
-    };
+    let read = |kind: &'static Kind, header| kind.forwarded_as(header).and_then(|name| environment.get(name));
     let marks = |kind: &'static Kind| {
         let session = read(kind, header::SESSION).map(|id| Mark::Session(id.to_owned()));
         let client = read(kind, header::PID).and_then(|pid| pid.parse().ok()).map(Mark::Process);

@@ -44,7 +44,7 @@ pub(crate) async fn status_line(
     actor: Actor,
     body: Body,
 ) -> Result<Response, ApiError> {
-    let known = Kind::of_word(&harness).and_then(|kind| Some((kind, kind.status_line?)));
+    let known = Kind::of_word(&harness).and_then(|kind| Some((kind, kind.hooks()?.status_line?)));
     let (kind, read) = known.ok_or_else(|| ApiError::not_found("status line of", &harness))?;
     let body = read_body(&app.rooms.exchanges, body).await?;
     let status = app.rooms.exchanges.work(body.len(), || read(&readable(&body))).await;

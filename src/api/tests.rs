@@ -328,7 +328,7 @@ async fn check_refused<const N: usize>(cases: [(Request<Body>, u16, &str, &str);
 
 #[tokio::test]
 async fn invalid_request_error_names_its_field() {
-    let words: Vec<String> = Kind::words().map(|word| format!("`{word}`")).collect();
+    let words: Vec<String> = Kind::hook_words().map(|word| format!("`{word}`")).collect();
     let no_harness = format!("unknown harness `vim`; known: {}", words.join(", "));
     let json = "application/json";
     check_refused([

@@ -50,7 +50,7 @@ pub(super) fn run(args: &Args, client: &Client) -> Result<(), CliError> {
     // An explicit session is used wherever the client runs.
     let started_by =
         if args.session.is_none() { StartedBy::find(args.harness, above.client()) } else { None };
-    let variable = args.harness.variables.forwarded_as(header::SESSION);
+    let variable = args.harness.forwarded_as(header::SESSION);
     let session = args.session.clone().or_else(|| env::var(variable?).ok());
     let Some(session) = session.filter(|session| !session.is_empty()) else {
         let or_set = variable.map(|variable| format!(", or set {variable}")).unwrap_or_default();

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use crate::harness::{installation::Version, kind::Kind};
+use crate::harness::{installation::Version, kind::Client};
 
 /// Time limit for a client's version; a client on a script engine takes most of a second on a busy
 /// machine.
@@ -18,10 +18,10 @@ const VERSION_TIMEOUT: Duration = Duration::from_secs(10);
 /// Most bytes that are read of a client's output.
 const SAID_BYTES_MAX: u64 = 4 * 1024;
 
-/// The version of the harness's client on the PATH; `None` if there is no client, or it prints no
+/// The version of the client on the PATH; `None` if there is no client, or it prints no
 /// version in time.
-pub(super) fn version(kind: &Kind) -> Option<Version> {
-    let program = on_path(kind.program.name).next()?;
+pub(super) fn version(client: &Client) -> Option<Version> {
+    let program = on_path(client.program.name).next()?;
     let child = Command::new(program)
         .arg("--version")
         .stdin(Stdio::null())
@@ -51,10 +51,10 @@ fn said_within(mut child: Child, timeout: Duration) -> Option<String> {
     said?.ok()
 }
 
-/// The folder of this user's files of the harness's client; `None` if unknown.
-pub(super) fn folder(kind: &Kind) -> Option<PathBuf> {
+/// The folder of this user's files of the client; `None` if unknown.
+pub(super) fn folder(client: &Client) -> Option<PathBuf> {
     let given = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    kind.variables.folder.and_then(given).or_else(|| Some(given("HOME")?.join(kind.files.folder)))
+    client.variables.folder.and_then(given).or_else(|| Some(given("HOME")?.join(client.files.folder)))
 }
 
 /// The files of this name in the folders of the PATH, in order.

@@ -26,7 +26,7 @@ use std::{
 
 use serde_json::{Value, json};
 
-use super::{CliError, Context, of_harness::listed, parse, refused, terminal::Tone};
+use super::{CliError, Context, of_harness::installable, parse, refused, terminal::Tone};
 use engine::event::Seq;
 use hook::client::Client;
 use toon::tokens;
@@ -252,7 +252,7 @@ impl Scenes<'_> {
             "{} events, about {raw} tokens raw, about {delivered} delivered, each once",
             published.len()
         ));
-        let harness = listed(|kind| kind.caps.name);
+        let harness = installable();
         self.context.print(&format!("{summary}In your sessions: aside up && aside install {harness}\n"))
     }
 

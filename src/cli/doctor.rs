@@ -93,7 +93,12 @@ fn checks(named: Option<&'static Kind>, context: &Context<'_>) -> Vec<Check> {
         checks.extend(active::sinks(context));
         checks.extend(active::webhooks(context));
         checks.push(mcp::check(&kinds, context));
-        checks.extend(kinds.first().map(|kind| binary::time(kind, context.client.socket())));
+        checks.extend(
+            kinds
+                .iter()
+                .find_map(|kind| kind.hooked())
+                .map(|hooked| binary::time(hooked, context.client.socket())),
+        );
         checks.extend(kinds.iter().map(|kind| round_trip::check(kind, &context.client)));
     } else {
         let remedy = "aside up, then aside doctor again";

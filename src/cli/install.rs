@@ -5,9 +5,13 @@
 //! byte for byte.
 
 pub(super) mod accepted;
+pub(super) mod client;
 mod edit;
 mod error;
+pub(super) mod extension;
 mod harness;
+mod hooks;
+mod options;
 pub(super) mod places;
 pub(super) mod plan;
 pub(super) mod settings;
@@ -35,7 +39,7 @@ pub(super) struct Args {
 #[derive(Debug, Subcommand)]
 enum Into {
     #[command(flatten)]
-    Harness(Of<harness::Args>),
+    Harness(Of<options::Args>),
     /// systemd: units of this user, started when the socket is first used
     Systemd(systemd::Args),
 }
@@ -49,7 +53,7 @@ pub(super) struct RemoveArgs {
 #[derive(Debug, Subcommand)]
 enum From {
     #[command(flatten)]
-    Harness(Of<harness::RemoveArgs>),
+    Harness(Of<options::RemoveArgs>),
     /// systemd
     Systemd(systemd::Args),
 }
@@ -120,7 +124,7 @@ fn finish(
     if outcome.is_dry_run {
         return context.print(&unchanged.unwrap_or_else(|| outcome.plan.diff()));
     }
-    outcome.carry_out().map_err(CliError::Install)?;
+    outcome.carry_out().map_err(|error| CliError::Install(error.into()))?;
     let mut text = unchanged.unwrap_or_else(|| outcome.plan.summary());
     for note in &outcome.notes {
         text.push_str(&format!("note: {note}\n"));

@@ -3,7 +3,10 @@
 use clap::builder::PossibleValuesParser;
 
 use super::{CliError, Context};
-use crate::{api::wire::instructions::INSTRUCTIONS, harness::table::KINDS};
+use crate::{
+    api::wire::instructions::INSTRUCTIONS,
+    harness::{kind::Kind, table::KINDS},
+};
 
 /// The name of a loop of one's own.
 const LOOP: &str = "loop";
@@ -23,7 +26,7 @@ fn names() -> impl Iterator<Item = &'static str> {
 
 pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError> {
     let kind = KINDS.into_iter().find(|kind| kind.caps.name == args.name);
-    let files = kind.and_then(|kind| kind.installation.extension.as_ref()).map(|extension| extension.files);
+    let files = kind.and_then(Kind::extension).map(|folder| folder.files);
     let own = files.into_iter().flatten().find(|(path, _)| path.ends_with(SKILL)).map(|(_, text)| *text);
     let text = own.unwrap_or(INSTRUCTIONS);
     context.print(&format!("{}\n", text.trim_end()))

@@ -31,7 +31,7 @@ pub(super) fn run(args: &Args, context: &Context<'_>) -> Result<(), CliError> {
         // If it does not start, the connect fails.
         starting.wait().ok();
     }
-    let variables = KINDS.into_iter().filter_map(|kind| kind.variables.forwarded_as(header::SESSION));
+    let variables = KINDS.into_iter().filter_map(|kind| kind.forwarded_as(header::SESSION));
     let session = variables.filter_map(|variable| env::var(variable).ok()).find(|value| !value.is_empty());
     let named = [(header::SESSION, session), (header::CWD, workspace_or_current(None))];
     let headers: Vec<(&str, &str)> =

@@ -16,9 +16,15 @@ pub(super) fn harness(name: fn(&Kind) -> &'static str) -> impl TypedValueParser<
     })
 }
 
-/// The harnesses' names, for a sentence.
-pub(super) fn listed(name: fn(&Kind) -> &'static str) -> String {
-    KINDS.map(name).join(" or ")
+/// The harnesses in whose clients aside is installed, for a sentence.
+pub(super) fn installable() -> String {
+    let kinds = KINDS.into_iter().filter(|kind| kind.client().is_some());
+    kinds.map(|kind| kind.caps.name).collect::<Vec<_>>().join(" or ")
+}
+
+/// The command names of the harnesses with hooks, for a sentence.
+pub(super) fn with_hooks() -> String {
+    Kind::hook_words().collect::<Vec<_>>().join(" or ")
 }
 
 /// Arguments of a command for one harness.

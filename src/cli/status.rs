@@ -261,11 +261,13 @@ pub(super) fn failing(context: &Context<'_>) -> Result<BTreeMap<String, Vec<Stri
 
 /// The screen without a daemon: the commands, and what each does.
 fn how_to_start() -> String {
-    let install =
-        |kind: &Kind| (format!("aside install {}", kind.caps.name), format!("install it in {}", kind.title));
+    let set_up = |kind: &Kind| {
+        let what = if kind.client().is_some() { "install it in" } else { "use it with" };
+        (kind.set_up(), format!("{what} {}", kind.title))
+    };
     let plain = |command: &str, what: &str| (command.to_owned(), what.to_owned());
     let steps = std::iter::once(plain("aside up", "start it in the background"))
-        .chain(KINDS.into_iter().map(install))
+        .chain(KINDS.into_iter().map(set_up))
         .chain([
             plain("aside demo", "see what an agent receives, without a daemon"),
             plain("aside --help", "every command"),

@@ -168,7 +168,8 @@ fn spawn(paths: &Paths, filter: &str, stdout: UnixStream, log: &Log, log_file: F
     // The daemon outlives the calling client, so it does not inherit the client's variables: they
     // may contain secrets.
     let is_callers = |name: &str| {
-        KINDS.iter().flat_map(|kind| kind.variables.prefixes).any(|prefix| name.starts_with(prefix))
+        let clients = KINDS.iter().filter_map(|kind| kind.client());
+        clients.flat_map(|client| client.variables.prefixes).any(|prefix| name.starts_with(prefix))
     };
     for (name, _) in env::vars_os().filter(|(name, _)| name.to_str().is_some_and(is_callers)) {
         command.env_remove(name);

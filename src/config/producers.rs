@@ -23,7 +23,7 @@ use crate::{
         outside::{self, Generation},
         webhook,
     },
-    harness::table::KINDS,
+    harness::{kind as harness, table::KINDS},
 };
 
 /// The `source` of the events that the program publishes about an agent or about itself.
@@ -68,12 +68,7 @@ pub struct Producer {
 
 /// All shipped producers, in display order.
 pub static PRODUCERS: LazyLock<Vec<Producer>> = LazyLock::new(|| {
-    let harnesses = KINDS.iter().map(|kind| Producer {
-        name: kind.caps.name,
-        kind: Kind::Harness,
-        about: "calls, turns, sessions",
-        needs: format!("`aside install {}`", kind.caps.name).into(),
-    });
+    let harnesses = KINDS.into_iter().map(harness_row);
     let probes = probe::Settings::ROWS.iter().map(|row| switched_row(row, Kind::Probe(row.is_on)));
     let detectors = detector::Settings::ROWS.iter().map(|row| switched_row(row, Kind::Detector(row.is_on)));
     let outside = outside::Settings::ROWS.iter().map(|row| {
@@ -82,6 +77,11 @@ pub static PRODUCERS: LazyLock<Vec<Producer>> = LazyLock::new(|| {
     });
     probes.chain(detectors).chain(harnesses).chain(outside).chain(OTHERS).collect()
 });
+
+fn harness_row(kind: &harness::Kind) -> Producer {
+    let needs = format!("`{}`", kind.set_up()).into();
+    Producer { name: kind.caps.name, kind: Kind::Harness, about: "calls, turns, sessions", needs }
+}
 
 const fn row(name: &'static str, kind: Kind, about: &'static str, needs: &'static str) -> Producer {
     Producer { name, kind, about, needs: Cow::Borrowed(needs) }
@@ -276,6 +276,15 @@ enabled = {}
             let found = switched().filter(|row| row.kind.is_list() && row.kind.is_on(&on));
             assert_eq!(found.map(|row| row.name).collect::<Vec<_>>(), [name]);
         }
+    }
+
+    #[test]
+    fn harness_row_names_what_connects_it() {
+        let needs = ["trial-client", "trial-proxy"].map(|name| {
+            let kind = harness::Kind::of_name(name).expect("a row for tests");
+            harness_row(kind).needs.into_owned()
+        });
+        assert_eq!(needs, ["`aside install trial-client`", "`aside relay -- AGENT`"]);
     }
 
     #[test]

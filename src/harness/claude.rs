@@ -55,7 +55,7 @@ use serde_json::{Value, json, value::RawValue};
 
 use crate::harness::{
     HookCall, HookEnv, HookError, Then, Transcript,
-    kind::{ClientFiles, Hooks, Kind, SessionFiles, Variables},
+    kind::{Client, ClientFiles, Form, Hooks, Kind, SessionFiles, Variables},
     stdin::read,
 };
 use calls::compared;
@@ -72,27 +72,35 @@ pub const KIND: Kind = Kind {
     word: hook::harness::CLAUDE.word,
     title: "Claude Code",
     caps: CAPS,
-    program: installation::PROGRAM,
-    hooks: Hooks { parse, reply, harmless: reply::HARMLESS },
-    files: ClientFiles {
-        folder: ".claude",
-        sessions: Some(SessionFiles {
-            folder_of: session_file::client_folder,
-            path: session_file::path,
-            parse: session_file::parse,
-        }),
-    },
-    variables: Variables {
-        forwarded: hook::harness::CLAUDE.forwarded,
-        folder: Some("CLAUDE_CONFIG_DIR"),
-        prefixes: &["CLAUDE", "ANTHROPIC"],
-    },
-    message_sockets: Some(message_socket::SOCKETS),
+    form: Form::Hooks(&HOOKS),
     transcript: Some(&transcript::READER),
     native: native::NATIVE,
+};
+
+const HOOKS: Hooks = Hooks {
+    client: Client {
+        program: installation::PROGRAM,
+        files: ClientFiles {
+            folder: ".claude",
+            sessions: Some(SessionFiles {
+                folder_of: session_file::client_folder,
+                path: session_file::path,
+                parse: session_file::parse,
+            }),
+        },
+        variables: Variables {
+            forwarded: hook::harness::CLAUDE.forwarded,
+            folder: Some("CLAUDE_CONFIG_DIR"),
+            prefixes: &["CLAUDE", "ANTHROPIC"],
+        },
+    },
+    parse,
+    reply,
+    harmless: reply::HARMLESS,
+    round_trip: Some(reply::ROUND_TRIP),
+    message_sockets: Some(message_socket::SOCKETS),
     status_line: Some(statusline::parse),
     installation: installation::INSTALLATION,
-    round_trip: Some(reply::ROUND_TRIP),
 };
 
 /// Prefix of prompts that the client writes itself, to report a background task or a monitor's

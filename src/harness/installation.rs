@@ -9,7 +9,7 @@ use std::fmt;
 
 use serde_json::Value;
 
-/// An installation in one client.
+/// An installation in a client that runs hooks.
 #[derive(Debug)]
 pub struct Installation {
     /// Its description for users.
@@ -46,20 +46,26 @@ pub struct SettingsFiles {
     pub check: fn(&Value) -> Result<(), WrongValue>,
 }
 
-/// Files in a separate folder that a client loads as an extension; their hooks run in addition to
-/// those of settings files.
+/// Files in a separate folder that a client loads as an extension.
 #[derive(Debug)]
-pub struct Extension {
-    /// The client's word for it.
+pub struct ExtensionFolder {
+    /// The client's word for an extension.
     pub word: &'static str,
-    /// Oldest client that supports it.
+    /// Oldest client that loads it.
     pub since: Version,
-    /// Its folder, in the client's.
-    pub folder: &'static str,
+    /// The folder, in the client's.
+    pub path: &'static str,
     /// The files below that folder, and their templates.
     pub files: &'static [(&'static str, &'static str)],
     /// The file that identifies the extension: JSON with the `name` `aside`, and the `version`.
     pub manifest: &'static str,
+}
+
+/// An extension with hooks, which run in addition to those of settings files.
+#[derive(Debug)]
+pub struct Extension {
+    /// Its files.
+    pub folder: ExtensionFolder,
     /// The file with the hooks.
     pub hooks: &'static str,
     /// How it is distributed, if the client supports that.

@@ -16,7 +16,7 @@ use journal::time::Timestamp;
 
 use crate::harness::{
     HookCall, HookEnv, HookError,
-    installation::{Installation, Program, Version},
+    installation::{ExtensionFolder, Installation, Program, Version},
     process::Process,
     wake::MessageSockets,
 };
@@ -33,37 +33,76 @@ pub struct Kind {
     pub title: &'static str,
     /// Its capabilities, and its name as an event source.
     pub caps: Caps,
-    /// Its client's program.
-    pub program: Program,
-    /// Its hooks.
-    pub hooks: Hooks,
-    /// The files of its client.
-    pub files: ClientFiles,
-    /// The environment variables of its client.
-    pub variables: Variables,
-    /// The message sockets of its clients, if they have any.
-    pub message_sockets: Option<MessageSockets>,
+    /// Its connection to the daemon.
+    pub form: Form,
     /// Reads its transcripts; `None` if they have nothing that probes use.
     pub transcript: Option<&'static transcript::Reader>,
     /// The reports that the client itself makes to its agent.
     pub native: &'static [Native],
-    /// Parses the stdin of the client's status line; `None` if it has none.
-    pub status_line: Option<ReadStatusLine>,
-    /// Its installation.
-    pub installation: Installation,
-    /// Hooks for testing the delivery to its agent; `None` if its hooks support no subagents.
-    pub round_trip: Option<RoundTrip>,
 }
 
-/// Parsing and answering of a harness's hooks.
+/// The connection of a harness to the daemon.
+#[derive(Debug, Clone, Copy)]
+pub enum Form {
+    /// The client runs commands of aside.
+    Hooks(&'static Hooks),
+    /// The client loads code of aside, in its own language, which calls the API.
+    Extension(&'static ApiExtension),
+    /// A command of aside runs the agent and makes its exchanges: `aside WORD -- AGENT`. Nothing is
+    /// installed in a client.
+    Proxy,
+}
+
+/// A client in which aside is installed.
+#[derive(Debug)]
+pub struct Client {
+    /// Its program.
+    pub program: Program,
+    /// Its files.
+    pub files: ClientFiles,
+    /// Its environment variables.
+    pub variables: Variables,
+}
+
+/// An extension that calls the API.
+#[derive(Debug)]
+pub struct ApiExtension {
+    /// The client that loads it.
+    pub client: Client,
+    /// Its description for users.
+    pub what: &'static str,
+    /// Its files.
+    pub folder: ExtensionFolder,
+}
+
+/// A harness that has hooks.
+#[derive(Debug, Clone, Copy)]
+pub struct Hooked {
+    /// The harness.
+    pub kind: &'static Kind,
+    /// Its hooks.
+    pub hooks: &'static Hooks,
+}
+
+/// A harness's hooks: their parsing, their answering, and what only a client with hooks has.
 #[derive(Debug)]
 pub struct Hooks {
+    /// The client that runs them.
+    pub client: Client,
     /// Parses the stdin of a hook, with its time of arrival.
     pub parse: fn(&[u8], &HookEnv, Timestamp) -> Result<HookCall, HookError>,
     /// Writes the stdout of that hook; `None` for no output.
     pub reply: fn(&HookCall, &Answer) -> Option<String>,
     /// The stdin of a hook without effect.
     pub harmless: &'static str,
+    /// Hooks for testing the delivery to its agent; `None` if its hooks support no subagents.
+    pub round_trip: Option<RoundTrip>,
+    /// The message sockets of the clients, if they have any; hooks report their addresses.
+    pub message_sockets: Option<MessageSockets>,
+    /// Parses the stdin of the client's status line; `None` if it has none.
+    pub status_line: Option<ReadStatusLine>,
+    /// The installation in the client.
+    pub installation: Installation,
 }
 
 /// The files of a client.
@@ -91,7 +130,7 @@ pub struct SessionFiles {
 /// it.
 #[derive(Debug)]
 pub struct Variables {
-    /// Those that a hook forwards: the header for each, of [`hook::harness::header`], and its
+    /// Those that a hook forwards, or that name the session: the header for each, of [`hook::harness::header`], and its
     /// name.
     pub forwarded: &'static [(&'static str, &'static str)],
     /// The one with the client's own folder, if any.
@@ -102,15 +141,77 @@ pub struct Variables {
 
 impl Variables {
     /// The variable that a hook forwards as this header.
-    pub fn forwarded_as(&self, header: &str) -> Option<&'static str> {
+    fn forwarded_as(&self, header: &str) -> Option<&'static str> {
         self.forwarded.iter().find(|(own, _)| *own == header).map(|(_, variable)| *variable)
     }
 }
 
 impl Kind {
+    /// The client in which aside is installed; `None` for a proxy.
+    pub const fn client(&self) -> Option<&'static Client> {
+        match self.form {
+            Form::Hooks(hooks) => Some(&hooks.client),
+            Form::Extension(extension) => Some(&extension.client),
+            Form::Proxy => None,
+        }
+    }
+
+    /// The hooks, if the harness is of that form.
+    pub const fn hooks(&self) -> Option<&'static Hooks> {
+        match self.form {
+            Form::Hooks(hooks) => Some(hooks),
+            Form::Extension(_) | Form::Proxy => None,
+        }
+    }
+
+    /// The harness with its hooks, if it is of that form.
+    pub const fn hooked(&'static self) -> Option<Hooked> {
+        match self.hooks() {
+            Some(hooks) => Some(Hooked { kind: self, hooks }),
+            None => None,
+        }
+    }
+
+    /// The files of the extension that the client loads, if it loads one.
+    pub fn extension(&self) -> Option<&'static ExtensionFolder> {
+        match self.form {
+            Form::Hooks(hooks) => hooks.installation.extension.as_ref().map(|extension| &extension.folder),
+            Form::Extension(extension) => Some(&extension.folder),
+            Form::Proxy => None,
+        }
+    }
+
+    /// The reason why a harness of its form has no hooks, as a sentence.
+    pub fn without_hooks(&self) -> String {
+        let Self { word, title, .. } = self;
+        match self.form {
+            Form::Hooks(_) => format!("{title} has hooks: `aside hook {word}`"),
+            Form::Extension(_) => format!("{title} has no hooks: its extension calls the API itself"),
+            Form::Proxy => format!("{title} has no hooks: `{}` makes the exchanges", self.set_up()),
+        }
+    }
+
+    /// The command by which a user connects the harness.
+    pub fn set_up(&self) -> String {
+        match self.form {
+            Form::Hooks(_) | Form::Extension(_) => format!("aside install {}", self.caps.name),
+            Form::Proxy => format!("aside {} -- AGENT", self.word),
+        }
+    }
+
+    /// The session files of the client, if it writes any.
+    pub fn session_files(&self) -> Option<&SessionFiles> {
+        self.client()?.files.sessions.as_ref()
+    }
+
+    /// The client's variable that a hook forwards as this header.
+    pub fn forwarded_as(&self, header: &str) -> Option<&'static str> {
+        self.client()?.variables.forwarded_as(header)
+    }
+
     /// The client's folder, which contains the transcript with this path.
     pub fn client_folder<'p>(&self, transcript: &'p str) -> Option<&'p Path> {
-        (self.files.sessions.as_ref()?.folder_of)(transcript)
+        (self.session_files()?.folder_of)(transcript)
     }
 
     /// Whether a client of this harness calls `session` by `id`.
@@ -218,4 +319,38 @@ pub struct StatusLine {
     pub session: SessionId,
     /// The context gauge, if the client reports it.
     pub context: Option<Gauge>,
+}
+
+#[cfg(test)]
+mod tests {
+    use hook::harness::header;
+
+    use crate::harness::{claude, trial};
+
+    #[test]
+    fn a_row_has_only_parts_of_its_form() {
+        for (kind, has_hooks, set_up, why) in [
+            (&claude::KIND, true, "aside install claude-code", "Claude Code has hooks: `aside hook claude`"),
+            (
+                &trial::EXTENSION,
+                false,
+                "aside install trial-client",
+                "Trial Client has no hooks: its extension calls the API itself",
+            ),
+            (
+                &trial::PROXY,
+                false,
+                "aside relay -- AGENT",
+                "Trial Proxy has no hooks: `aside relay -- AGENT` makes the exchanges",
+            ),
+        ] {
+            assert_eq!(
+                (kind.hooked().is_some(), kind.set_up(), kind.without_hooks()),
+                (has_hooks, set_up.to_owned(), why.to_owned())
+            );
+        }
+        assert_eq!(trial::EXTENSION.forwarded_as(header::SESSION), Some("TRIAL_SESSION"));
+        assert!(trial::EXTENSION.extension().is_some());
+        assert!(trial::PROXY.client().is_none() && trial::PROXY.extension().is_none());
+    }
 }

@@ -280,7 +280,7 @@ fn hook_without_sense_succeeds_without_output() {
     let other = home.run(&["hook", "unheard-of"]);
     assert!(other.status.success() && other.stdout.is_empty(), "{other:?}");
     let said = String::from_utf8_lossy(&other.stderr);
-    assert_eq!(said, "aside hook: `unheard-of` is no client; use claude\n");
+    assert_eq!(said, "aside hook: `unheard-of` is no client with hooks; use claude\n");
     assert_eq!(daemon.stop().status.code(), Some(0));
 }
 

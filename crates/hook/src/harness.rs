@@ -41,7 +41,7 @@ pub const CLAUDE: Harness = Harness {
     ],
 };
 
-/// All harnesses.
+/// All harnesses with hooks.
 pub const HARNESSES: [Harness; 1] = [CLAUDE];
 
 impl Harness {

@@ -56,7 +56,7 @@ pub fn forward(name: &str, variable: impl Fn(&str) -> Option<OsString>) {
     let harness = Harness::find(name);
     if harness.is_none() {
         let known = HARNESSES.map(|harness| harness.word).join(", ");
-        let line = format!("aside hook: `{}` is no client; use {known}", name.escape_debug());
+        let line = format!("aside hook: `{}` is no client with hooks; use {known}", name.escape_debug());
         // Without a stderr the line cannot be shown, and a hook never fails.
         writeln!(io::stderr(), "{line}").ok();
     }

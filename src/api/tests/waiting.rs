@@ -4,6 +4,7 @@
 use engine::transcript::Gauge;
 
 use super::*;
+use crate::harness::trial;
 
 #[tokio::test]
 async fn exchange_journals_observed_events_before_itself() {
@@ -285,4 +286,31 @@ async fn hook_is_answered_with_stdout_or_no_content() {
         troubles.as_array().expect("a list").iter().filter_map(|one| one["kind"].as_str()).collect();
     let expected = ["left_out cwd", "refused .", "refused session_id", "unknown_harness claud"];
     assert_eq!(kinds, expected, "{troubles}");
+}
+
+#[tokio::test]
+async fn harness_without_hooks_is_attached_as_follower() {
+    let Daemon { app, .. } = daemon();
+    let forms = [
+        (&trial::EXTENSION, "Trial Client has no hooks: its extension calls the API itself"),
+        (&trial::PROXY, "Trial Proxy has no hooks: `aside relay -- AGENT` makes the exchanges"),
+    ];
+    for (kind, why) in forms {
+        let name = kind.caps.name;
+        let path = format!(
+            "/v1/sessions/{name}/stream?wake_route=follower&harness={name}&pid=1&client_folder=/nowhere"
+        );
+        let response = router::router(app.clone()).oneshot(get(&path)).await.expect("infallible");
+        let mut stream = open_stream(response);
+        next_text(&mut stream).await.expect("what is pending at the beginning");
+        let folder = app.registry.wake_routes().client_folder(&SessionId::new(name)).expect("reported");
+        assert_eq!((folder.kind.word, folder.has_session_files()), (kind.word, false));
+        let clients = send(&app, get("/v1/clients")).await.json();
+        assert_eq!(clients["attached"], json!([{ "session": name, "wake_route": "follower" }]));
+        let session = &send(&app, get(&format!("/v1/sessions/{name}"))).await.json();
+        assert_eq!((&session["harness"]["name"], &session["is_open"]), (&json!(name), &json!(true)));
+        let hook = send(&app, post(&format!("/v1/hooks/{}", kind.word), "application/json", "{}")).await;
+        let message = format!("{why}; known: `claude`");
+        assert_eq!((hook.status, &hook.json()["error"]["message"]), (StatusCode::NOT_FOUND, &json!(message)));
+    }
 }

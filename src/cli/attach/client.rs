@@ -103,13 +103,13 @@ pub(super) struct StartedBy {
 impl StartedBy {
     /// The client of this kind with this process.
     pub(super) fn find(kind: &'static Kind, process: Option<Process>) -> Option<Self> {
-        process.map(|process| Self { kind, process, folder: client_program::folder(kind) })
+        process.map(|process| Self { kind, process, folder: kind.client().and_then(client_program::folder) })
     }
 
     /// The client's current session file: its session may differ from the one in which it started
     /// this process.
     pub(super) fn session_file(&self) -> Option<SessionFile> {
-        let files = self.kind.files.sessions.as_ref()?;
+        let files = self.kind.session_files()?;
         let path = (files.path)(self.folder.as_deref()?, self.process.pid);
         (files.parse)(&regular_file::read(&path, FILE_BYTES_MAX).ok()?, self.process)
     }
@@ -117,7 +117,7 @@ impl StartedBy {
     /// The client's facts for the daemon, as further query parameters.
     pub(super) fn facts(&self, file: Option<&SessionFile>) -> String {
         let mut facts = format!("&harness={}&pid={}", self.kind.caps.name, self.process.pid);
-        let project = self.kind.variables.forwarded_as(header::PROJECT).and_then(|name| env::var(name).ok());
+        let project = self.kind.forwarded_as(header::PROJECT).and_then(|name| env::var(name).ok());
         let project = project.filter(|project| project.starts_with('/'));
         let current = || env::current_dir().ok().and_then(|folder| folder.to_str().map(str::to_owned));
         let works_in = project.or_else(|| file.and_then(|file| file.cwd.clone())).or_else(current);

@@ -10,7 +10,7 @@ use crate::{
         harness::{AttachedView, ClientsView, TroubleView},
         views::{SessionList, SessionView},
     },
-    cli::{of_harness::listed, terminal::one_line},
+    cli::{of_harness::with_hooks, terminal::one_line},
 };
 
 /// The checks, for a daemon that answers.
@@ -73,7 +73,7 @@ fn trouble(trouble: &TroubleView) -> Check {
     let remedy = match kind.split(' ').next() {
         Some("unknown_harness") => &*format!(
             "the command of a hook is `aside hook {}`: correct the settings that name another",
-            listed(|kind| kind.word)
+            with_hooks()
         ),
         Some("left_out") => {
             "hooks are answered without it; correct the value in the client's environment or settings"

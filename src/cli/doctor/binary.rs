@@ -11,7 +11,10 @@ use std::{
 use hook::client::hook_deadline;
 
 use super::Check;
-use crate::{cli::run::timed, harness::kind::Kind};
+use crate::{
+    cli::run::timed,
+    harness::kind::{Hooked, Kind},
+};
 
 const HOOK_TIME: &str = "hook time";
 /// Most bytes read of the program's file, which starts with its headers.
@@ -49,10 +52,10 @@ pub(super) fn kind() -> Check {
 }
 
 /// Duration of a hook of the harness, from the start of its process to its end.
-pub(super) fn time(kind: &Kind, socket: &Path) -> Check {
+pub(super) fn time(hooked: Hooked, socket: &Path) -> Check {
     let mut times: Vec<Duration> = Vec::new();
     for _ in 0..RUNS {
-        match timed(|| run_hook(kind, socket)) {
+        match timed(|| run_hook(hooked, socket)) {
             (Ok(()), time) => times.push(time),
             (Err(error), _) => {
                 let found = format!("this program cannot be run: {error}");
@@ -94,15 +97,15 @@ pub(super) fn hook_command(kind: &Kind) -> io::Result<Command> {
     Ok(command)
 }
 
-fn run_hook(kind: &Kind, socket: &Path) -> io::Result<()> {
+fn run_hook(hooked: Hooked, socket: &Path) -> io::Result<()> {
     let (input, mut writer) = io::pipe()?;
-    let mut child = hook_command(kind)?
+    let mut child = hook_command(hooked.kind)?
         .env("ASIDE_SOCKET", socket)
         .stdin(input)
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()?;
-    io::Write::write_all(&mut writer, kind.hooks.harmless.as_bytes())?;
+    io::Write::write_all(&mut writer, hooked.hooks.harmless.as_bytes())?;
     drop(writer);
     child.wait().map(drop)
 }

@@ -14,6 +14,8 @@ use crate::{
         client_program,
         install::{
             InstallError, accepted,
+            client::home,
+            extension::{self, State},
             places::{Places, Target, is_same_file, settings_at},
             plan::read,
             settings::{OurHook, SettingsError, our_hooks},
@@ -23,53 +25,85 @@ use crate::{
     daemon::causes::with_causes,
     harness::{
         installation::{Extension, Program, Version},
-        kind::{Evidence, Kind, Native},
+        kind::{Client, Evidence, Form, Hooked, Kind, Native},
         table::KINDS,
     },
 };
 
+const CLIENT: &str = "client";
+const EXTENSION: &str = "extension";
 const HOOKS: &str = "hooks";
 
 /// Whether aside is installed in this harness for this user or the current project; also true if a
 /// file that would show it cannot be read.
 pub(super) fn may_be_installed(kind: &'static Kind) -> bool {
-    !Found::of(kind).is_ok_and(|found| found.installations.is_empty() && found.skipped.is_empty())
+    match kind.form {
+        Form::Hooks(hooks) => !Found::of(Hooked { kind, hooks })
+            .is_ok_and(|found| found.installations.is_empty() && found.skipped.is_empty()),
+        Form::Extension(own) => !home(&own.client)
+            .and_then(|home| extension::state(&home, own))
+            .is_ok_and(|state| state == State::Missing),
+        Form::Proxy => false,
+    }
 }
 
 /// No client has aside's hooks.
 pub(super) fn nowhere() -> Check {
-    let installs: Vec<String> =
-        KINDS.into_iter().map(|kind| format!("aside install {}", kind.caps.name)).collect();
+    let installs: Vec<String> = KINDS.into_iter().map(Kind::set_up).collect();
     let remedy = format!("{}; a loop of your own needs none", installs.join(" or "));
     Check::warn("clients", "aside is installed in no client", remedy)
 }
 
 pub(super) fn checks(kind: &'static Kind) -> Vec<Check> {
-    let version = client_program::version(kind);
-    let mut checks = vec![client(kind, version)];
+    let Some(client) = kind.client() else {
+        let found = format!("nothing of {} is installed in a client: `{}`", kind.title, kind.set_up());
+        return vec![Check::ok(CLIENT, found)];
+    };
+    let version = client_program::version(client);
+    let mut checks = vec![client_check(kind.title, client, version)];
     checks.extend(native(kind, version));
-    match Found::of(kind) {
-        Ok(found) => checks.extend(found.checks()),
+    let (name, found) = match kind.form {
+        Form::Hooks(hooks) => (HOOKS, Found::of(Hooked { kind, hooks }).map(|found| found.checks())),
+        Form::Extension(own) => {
+            let state = home(client).and_then(|home| extension::state(&home, own));
+            (EXTENSION, state.map(|state| vec![extension_check(state, kind.set_up())]))
+        }
+        Form::Proxy => (CLIENT, Ok(Vec::new())),
+    };
+    match found {
+        Ok(found) => checks.extend(found),
         Err(error @ InstallError::NoHome { variable }) => {
             let remedy = if variable.is_some() { "set one of them" } else { "set it" };
-            checks.push(Check::fail(HOOKS, error.to_string(), remedy));
+            checks.push(Check::fail(name, error.to_string(), remedy));
         }
-        Err(error) => checks.push(Check::fail(HOOKS, with_causes(&error), "repair the file")),
+        Err(error) => checks.push(Check::fail(name, with_causes(&error), "repair the file")),
     }
     checks
 }
 
-fn client(kind: &Kind, version: Option<Version>) -> Check {
-    const NAME: &str = "client";
-    let Program { name, update, lacks } = &kind.program;
+/// The state of an extension that calls the API; `again`: the command that writes its files.
+fn extension_check(state: State, again: String) -> Check {
+    match state {
+        State::Missing => Check::fail(EXTENSION, "not installed", again),
+        State::Current(folder) => {
+            Check::ok(EXTENSION, format!("{} is of this version of aside", folder.display()))
+        }
+        State::Outdated(file) => {
+            Check::warn(EXTENSION, format!("{} is of another version of aside", file.display()), again)
+        }
+    }
+}
+
+fn client_check(title: &str, client: &Client, version: Option<Version>) -> Check {
+    let Program { name, update, lacks } = &client.program;
     let Some(version) = version else {
         let found = format!("no `{name}` on the PATH reports its version");
-        return Check::warn(NAME, found, format!("install {}", kind.title));
+        return Check::warn(CLIENT, found, format!("install {title}"));
     };
     let found = format!("{name} {version}");
     match lacks.iter().find(|(since, _)| version < *since) {
-        None => Check::ok(NAME, found),
-        Some((_, lack)) => Check::warn(NAME, format!("{found} {lack}"), *update),
+        None => Check::ok(CLIENT, found),
+        Some((_, lack)) => Check::warn(CLIENT, format!("{found} {lack}"), *update),
     }
 }
 
@@ -100,7 +134,7 @@ struct Installation {
 
 #[derive(Debug)]
 struct Found {
-    kind: &'static Kind,
+    hooked: Hooked,
     installations: Vec<Installation>,
     /// A settings file that disables all hooks, and the key that does so.
     switched_off: Option<(PathBuf, &'static str)>,
@@ -109,8 +143,8 @@ struct Found {
 }
 
 impl Found {
-    fn of(kind: &'static Kind) -> Result<Self, InstallError> {
-        let places = Places::find(kind, Path::new("."))?;
+    fn of(hooked: Hooked) -> Result<Self, InstallError> {
+        let places = Places::find(hooked, Path::new("."))?;
         let mut installations = Vec::new();
         let mut switched_off = None;
         let mut skipped = Vec::new();
@@ -121,13 +155,13 @@ impl Found {
             installations.push(Installation {
                 place,
                 hooks: Some(hooks),
-                outdated: outdated(kind, &folder, extension)?,
+                outdated: outdated(hooked, &folder, extension)?,
                 remedy: places.removal(Target::User),
             });
         }
         for path in places.all_settings() {
             let text = read(&path)?.unwrap_or_default();
-            if let Err(why) = accepted::check(kind, &text) {
+            if let Err(why) = accepted::check(hooked.hooks, &text) {
                 skipped.push((path, why));
                 continue;
             }
@@ -142,11 +176,11 @@ impl Found {
                 let place = path.display().to_string();
                 installations.push(Installation { place, hooks: Some(hooks), outdated: None, remedy });
             }
-            if let Some(key) = (kind.installation.settings.switched_off)(&settings) {
+            if let Some(key) = (hooked.hooks.installation.settings.switched_off)(&settings) {
                 switched_off = Some((path, key));
             }
         }
-        Ok(Self { kind, installations, switched_off, skipped })
+        Ok(Self { hooked, installations, switched_off, skipped })
     }
 
     fn checks(&self) -> Vec<Check> {
@@ -155,7 +189,7 @@ impl Found {
             Check::fail("settings", found, "repair the file")
         };
         let mut checks: Vec<Check> = self.skipped.iter().map(skipped).collect();
-        let again = format!("aside install {}", self.kind.caps.name);
+        let again = self.hooked.kind.set_up();
         if self.installations.is_empty() {
             checks.push(Check::fail(HOOKS, "not installed", again));
             return checks;
@@ -164,7 +198,7 @@ impl Found {
             let found = format!("{} disables all hooks", path.display());
             checks.push(Check::fail(HOOKS, found, format!("remove `{key}` from it")));
         }
-        let hooks_of = |installation| hooks_of(self.kind, installation, &again);
+        let hooks_of = |installation| hooks_of(self.hooked, installation, &again);
         checks.extend(self.installations.iter().map(hooks_of));
         checks.push(match self.installations.as_slice() {
             [first, second, ..] => Check::fail(
@@ -178,39 +212,17 @@ impl Found {
     }
 }
 
-/// The first file of an installed extension that this program would write otherwise, besides its
-/// version.
-fn outdated(
-    kind: &'static Kind,
-    folder: &Path,
-    extension: &Extension,
-) -> Result<Option<PathBuf>, InstallError> {
+/// The first file of an installed extension that this program would write otherwise.
+fn outdated(hooked: Hooked, folder: &Path, extension: &Extension) -> Result<Option<PathBuf>, InstallError> {
     let text = |name: &str| read(&folder.join(name)).map(Option::unwrap_or_default);
-    let (manifest, hooks) = (text(extension.manifest)?, text(extension.hooks)?);
-    let choice = Choice::installed(kind, client_program::own_path(), &manifest, &hooks);
-    for (name, ours) in choice.extension_files(extension) {
-        if !is_same_text(&ours, &text(name)?) {
-            return Ok(Some(folder.join(name)));
-        }
-    }
-    Ok(None)
-}
-
-/// Whether two files of an extension are equal, as JSON where they are, but for the version.
-fn is_same_text(one: &str, other: &str) -> bool {
-    let value = |text: &str| {
-        let mut value: Option<Value> = serde_json::from_str(text).ok();
-        if let Some(Value::Object(fields)) = &mut value {
-            fields.remove("version");
-        }
-        value
-    };
-    one == other || value(one).is_some_and(|one| Some(one) == value(other))
+    let (manifest, hooks) = (text(extension.folder.manifest)?, text(extension.hooks)?);
+    let choice = Choice::installed(hooked, client_program::own_path(), &manifest, &hooks);
+    extension::outdated(folder, choice.extension_files(extension))
 }
 
 /// Whether the hooks of one installation are complete and call this program; `again`: the command
 /// that repairs it.
-fn hooks_of(kind: &'static Kind, installation: &Installation, again: &str) -> Check {
+fn hooks_of(hooked: Hooked, installation: &Installation, again: &str) -> Check {
     let Installation { place, hooks, outdated, .. } = installation;
     let Some(hooks) = hooks else { return Check::ok(HOOKS, format!("those of the {place}")) };
     if hooks.is_empty() {
@@ -225,7 +237,7 @@ fn hooks_of(kind: &'static Kind, installation: &Installation, again: &str) -> Ch
         }
     }
     let missing: Vec<String> =
-        events(kind).into_iter().filter(|event| hooks.iter().all(|hook| hook.event != *event)).collect();
+        events(hooked).into_iter().filter(|event| hooks.iter().all(|hook| hook.event != *event)).collect();
     if let (true, Some(path)) = (missing.is_empty(), outdated) {
         Check::warn(HOOKS, format!("{} is of another version of aside", path.display()), again)
     } else if missing.is_empty() {
@@ -255,5 +267,41 @@ fn is_this_program(program: &str) -> Result<(), String> {
         Ok(true) => Ok(()),
         Ok(false) => Err("which is a different program".to_owned()),
         Err(error) => Err(other(error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{cli::doctor::check::Verdict, harness::trial};
+
+    #[test]
+    fn an_extension_is_judged_by_its_state() {
+        let path = PathBuf::from("/home/u/.trial/extensions/aside");
+        for (state, verdict, found) in [
+            (State::Missing, Verdict::Fail, "not installed".to_owned()),
+            (
+                State::Current(path.clone()),
+                Verdict::Ok,
+                format!("{} is of this version of aside", path.display()),
+            ),
+            (
+                State::Outdated(path.clone()),
+                Verdict::Warn,
+                format!("{} is of another version of aside", path.display()),
+            ),
+        ] {
+            let check = extension_check(state, trial::EXTENSION.set_up());
+            let remedy = (verdict != Verdict::Ok).then(|| "aside install trial-client".to_owned());
+            assert_eq!((check.verdict, check.found, check.remedy), (verdict, found, remedy));
+        }
+    }
+
+    #[test]
+    fn a_proxy_needs_no_client() {
+        assert!(!may_be_installed(&trial::PROXY));
+        let checks = checks(&trial::PROXY);
+        let found = "nothing of Trial Proxy is installed in a client: `aside relay -- AGENT`";
+        assert_eq!(checks, [Check::ok(CLIENT, found)]);
     }
 }

@@ -52,9 +52,10 @@ pub(super) fn check(kinds: &[&'static Kind], context: &Context<'_>) -> Check {
 /// Whether the client starts `aside mcp`, as the end of a sentence; `None` for a client without MCP
 /// support.
 fn installed(kind: &'static Kind) -> Option<String> {
-    let places = Places::find(kind, Path::new(".")).ok()?;
+    let places = Places::find(kind.hooked()?, Path::new(".")).ok()?;
     let (folder, extension) = places.extension()?;
-    let manifest = regular_file::read(&folder.join(extension.manifest), FILE_BYTES_MAX).unwrap_or_default();
+    let manifest =
+        regular_file::read(&folder.join(extension.folder.manifest), FILE_BYTES_MAX).unwrap_or_default();
     let manifest: Value = serde_json::from_slice(&manifest).unwrap_or_default();
     let name = kind.caps.name;
     Some(match manifest.get(SERVERS) {

@@ -20,7 +20,7 @@ use crate::{
         doctor::{Check, binary::hook_command},
         ids::PROBE_SOURCE,
     },
-    harness::kind::{Kind, MadeUp, RoundTrip},
+    harness::kind::{Hooked, Kind, MadeUp, RoundTrip},
 };
 
 pub(super) const NAME: &str = "round trip";
@@ -31,19 +31,22 @@ const LOOKS_MAX: u32 = 3;
 
 /// Hooks of one harness for the round trip.
 struct Way<'a> {
-    kind: &'static Kind,
+    hooked: Hooked,
     hooks: &'static RoundTrip,
     made_up: MadeUp<'a>,
     client: &'a Client,
 }
 
 pub(super) fn check(kind: &'static Kind, client: &Client) -> Check {
-    let Some(hooks) = &kind.round_trip else {
+    let Some(hooked) = kind.hooked() else {
+        return Check::ok(NAME, format!("not tried: {}", kind.without_hooks()));
+    };
+    let Some(hooks) = &hooked.hooks.round_trip else {
         let found = format!("not tried: the hooks of {} do not support an artificial subagent", kind.title);
         return Check::ok(NAME, found);
     };
     let id = format!("{SESSION}{}", Uuid::now_v7());
-    let way = Way { kind, hooks, made_up: MadeUp { conversation: &id, agent: AGENT }, client };
+    let way = Way { hooked, hooks, made_up: MadeUp { conversation: &id, agent: AGENT }, client };
     let outcome = way.try_out();
     // The daemon closes an unused session; until then this one should not be visible.
     let closed = way.hook(&(hooks.end)(&way.made_up));
@@ -67,10 +70,11 @@ pub(super) fn change_a_file(
     client: &Client,
     folder: &Path,
 ) -> Option<Result<(), String>> {
-    let hooks = kind.round_trip.as_ref()?;
+    let hooked = kind.hooked()?;
+    let hooks = hooked.hooks.round_trip.as_ref()?;
     let id = format!("{SESSION}{}", Uuid::now_v7());
     let path = folder.join(&id);
-    let way = Way { kind, hooks, made_up: MadeUp { conversation: &id, agent: AGENT }, client };
+    let way = Way { hooked, hooks, made_up: MadeUp { conversation: &id, agent: AGENT }, client };
     let outcome = way.try_to_change(&path);
     drop((way.hook(&(hooks.end)(&way.made_up)), fs::remove_file(&path)));
     Some(outcome)
@@ -138,8 +142,8 @@ impl Way<'_> {
     /// Runs the hook as the client does, without the caller's own client variables; returns its
     /// output.
     fn hook(&self, stdin: &str) -> io::Result<Vec<u8>> {
-        let mut command = hook_command(self.kind)?;
-        for (_, variable) in self.kind.variables.forwarded {
+        let mut command = hook_command(self.hooked.kind)?;
+        for (_, variable) in self.hooked.hooks.client.variables.forwarded {
             command.env_remove(variable);
         }
         let mut child = command

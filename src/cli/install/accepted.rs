@@ -13,13 +13,13 @@ use serde::de::IgnoredAny;
 use serde_json::Value;
 
 use super::settings::{STRICT, SettingsError, syntax};
-use crate::harness::kind::Kind;
+use crate::harness::kind::Hooks;
 
 /// Checks a settings file as its client does; an empty one is accepted.
 ///
 /// Errors: the first problem, with its line and column. Beyond the client's own rules, keys that
 /// aside edits may occur only once: the client reads the last one.
-pub(crate) fn check(kind: &Kind, text: &str) -> Result<(), SettingsError> {
+pub(crate) fn check(hooks: &Hooks, text: &str) -> Result<(), SettingsError> {
     // The client skips a byte order mark.
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let tree = parse_to_ast(text, &CollectOptions::default(), &STRICT).map_err(|error| syntax(&error))?;
@@ -27,15 +27,15 @@ pub(crate) fn check(kind: &Kind, text: &str) -> Result<(), SettingsError> {
     // The tree accepts control characters in strings.
     serde_json::from_str::<IgnoredAny>(text).map_err(|error| strict(text, &error))?;
     let ast::Value::Object(object) = &root else { return Err(SettingsError::not_an_object()) };
-    let settings = &kind.installation.settings;
-    let status_line = kind.installation.status_line.as_ref().map(|setting| setting.key);
+    let settings = &hooks.installation.settings;
+    let status_line = hooks.installation.status_line.as_ref().map(|setting| setting.key);
     let edited = object.properties.iter().filter(|property| {
         let name = property.name.as_str();
         name == HOOKS || Some(name) == status_line
     });
     once(text, edited, "")?;
-    if let Some(hooks) = object.get_object(HOOKS) {
-        once(text, hooks.properties.iter(), "hooks.")?;
+    if let Some(events) = object.get_object(HOOKS) {
+        once(text, events.properties.iter(), "hooks.")?;
     }
     let value: Value = serde_json::from_str(text).unwrap_or_default();
     (settings.check)(&value).map_err(|wrong| {

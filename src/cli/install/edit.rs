@@ -11,7 +11,7 @@ use super::{
     status_line::{self, StatusLineChoice},
     templates::Choice,
 };
-use crate::harness::kind::Kind;
+use crate::harness::kind::{Hooked, Hooks};
 
 /// Adds hooks to the settings file at `path`, and the status line as requested; a status line in
 /// `others` also applies there.
@@ -22,10 +22,10 @@ pub(super) fn put_hooks(
     wanted: StatusLineChoice,
     others: &[PathBuf],
 ) -> Result<(), InstallError> {
-    let kind = choice.kind;
-    let has_status_line = status_line::is_put(outcome, kind, path, wanted, others)?;
-    let base = if wanted == StatusLineChoice::Never { less_ours(path, kind)? } else { read(path)? };
-    edit(&mut outcome.plan, path, kind, base, |settings| {
+    let hooked = choice.hooked;
+    let has_status_line = status_line::is_put(outcome, hooked.hooks, path, wanted, others)?;
+    let base = if wanted == StatusLineChoice::Never { less_ours(path, hooked)? } else { read(path)? };
+    edit(&mut outcome.plan, path, hooked, base, |settings| {
         settings.put_hooks(&choice.hooks())?;
         if has_status_line { status_line::put(settings, choice) } else { Ok(()) }
     })
@@ -38,23 +38,23 @@ pub(super) fn put_only_status_line(
     choice: &Choice,
     wanted: StatusLineChoice,
 ) -> Result<(), InstallError> {
-    let kind = choice.kind;
+    let hooked = choice.hooked;
     if wanted == StatusLineChoice::Never {
-        return clean(outcome, kind, path);
+        return clean(outcome, hooked, path);
     }
-    let has_status_line = status_line::is_put(outcome, kind, path, wanted, &[])?;
-    edit(&mut outcome.plan, path, kind, read(path)?, |settings| {
+    let has_status_line = status_line::is_put(outcome, hooked.hooks, path, wanted, &[])?;
+    edit(&mut outcome.plan, path, hooked, read(path)?, |settings| {
         settings.remove_hooks()?;
         if has_status_line { status_line::put(settings, choice) } else { Ok(()) }
     })
 }
 
 /// The text of a settings file without our entries; `None` if there would be no file.
-fn less_ours(path: &Path, kind: &'static Kind) -> Result<Option<String>, InstallError> {
+fn less_ours(path: &Path, hooked: Hooked) -> Result<Option<String>, InstallError> {
     let Some(present) = read(path)? else { return Ok(None) };
     let original = read(&backup_path(path))?;
     let failed = |why| InstallError::Settings { path: path.to_owned(), why };
-    let text = cleaned(kind, &present, original.as_deref()).map_err(failed)?;
+    let text = cleaned(hooked, &present, original.as_deref()).map_err(failed)?;
     Ok(Some(text).filter(|text| !text.is_empty() || original.is_some()))
 }
 
@@ -65,13 +65,14 @@ fn less_ours(path: &Path, kind: &'static Kind) -> Result<Option<String>, Install
 fn edit(
     plan: &mut Plan,
     path: &Path,
-    kind: &'static Kind,
+    hooked: Hooked,
     base: Option<String>,
     change: impl FnOnce(&Settings) -> Result<(), SettingsError>,
 ) -> Result<(), InstallError> {
     let present = read(path)?.unwrap_or_default();
-    accepted::check(kind, &present).map_err(|why| InstallError::Settings { path: path.to_owned(), why })?;
-    let had_ours = settings_at(path)?.is_some_and(|settings| has_ours(kind, &settings));
+    accepted::check(hooked.hooks, &present)
+        .map_err(|why| InstallError::Settings { path: path.to_owned(), why })?;
+    let had_ours = settings_at(path)?.is_some_and(|settings| has_ours(hooked.hooks, &settings));
     let settings = parse(path, base.as_deref().unwrap_or_default())?;
     change(&settings).map_err(|why| InstallError::Settings { path: path.to_owned(), why })?;
     let mut after = settings.text();
@@ -93,12 +94,12 @@ fn edit(
 
 /// Removes our entries from a settings file, and restores its original text if it was not changed
 /// otherwise.
-pub(super) fn clean(outcome: &mut Outcome, kind: &'static Kind, path: &Path) -> Result<(), InstallError> {
+pub(super) fn clean(outcome: &mut Outcome, hooked: Hooked, path: &Path) -> Result<(), InstallError> {
     let Some(before) = read(path)? else { return Ok(()) };
     let copy = backup_path(path);
     let original = read(&copy)?;
     let failed = |why| InstallError::Settings { path: path.to_owned(), why };
-    let after = cleaned(kind, &before, original.as_deref()).map_err(failed)?;
+    let after = cleaned(hooked, &before, original.as_deref()).map_err(failed)?;
     if after != before && after.is_empty() && original.is_none() {
         outcome.plan.remove(path.to_owned())?;
         outcome.emptied.extend(path.parent().map(|folder| (folder.to_owned(), folder.to_owned())));
@@ -117,26 +118,26 @@ pub(super) fn clean(outcome: &mut Outcome, kind: &'static Kind, path: &Path) -> 
 ///
 /// Removing an entry from a handwritten file cannot always restore its white space. If the file
 /// equals the original one with our changes, the original text is returned.
-fn cleaned(kind: &'static Kind, text: &str, original: Option<&str>) -> Result<String, SettingsError> {
+fn cleaned(hooked: Hooked, text: &str, original: Option<&str>) -> Result<String, SettingsError> {
     let settings = Settings::parse(text)?;
-    if !has_ours(kind, &settings) {
+    if !has_ours(hooked.hooks, &settings) {
         return Ok(text.to_owned());
     }
     // An unreadable copy must not keep our entries in the file.
     let original_settings = original.and_then(|original| Settings::parse(original).ok());
     let strip = |settings: &Settings| {
         settings.remove_hooks()?;
-        status_line::remove(kind, settings, original_settings.as_ref());
+        status_line::remove(hooked.hooks, settings, original_settings.as_ref());
         Ok(settings.text())
     };
     let (has_hooks, has_status_line) =
-        (!settings.our_hooks().is_empty(), status_line::is_ours(kind, &settings));
+        (!settings.our_hooks().is_empty(), status_line::is_ours(hooked.hooks, &settings));
     let stripped = strip(&settings)?;
     if let Some(original) = original
         && let Ok(again) = Settings::parse(original)
-        && !has_ours(kind, &again)
+        && !has_ours(hooked.hooks, &again)
     {
-        let choice = Choice::plain(kind);
+        let choice = Choice::plain(hooked);
         if has_hooks {
             again.put_hooks(&choice.hooks())?;
         }
@@ -150,6 +151,6 @@ fn cleaned(kind: &'static Kind, text: &str, original: Option<&str>) -> Result<St
     Ok(if settings.is_empty() { String::new() } else { stripped })
 }
 
-fn has_ours(kind: &'static Kind, settings: &Settings) -> bool {
-    !settings.our_hooks().is_empty() || status_line::is_ours(kind, settings)
+fn has_ours(hooks: &Hooks, settings: &Settings) -> bool {
+    !settings.our_hooks().is_empty() || status_line::is_ours(hooks, settings)
 }

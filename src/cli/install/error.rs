@@ -64,13 +64,23 @@ pub enum InstallError {
         /// The path.
         path: PathBuf,
     },
-    /// The client does not support these hooks.
-    #[error("{client} is version {version}; these hooks need {oldest} or later; update it first: {update}")]
+    /// Nothing is installed in a client.
+    #[error("{title} is not installed in a client: `{start}` starts an agent with it")]
+    NoClient {
+        /// The harness.
+        title: &'static str,
+        /// The command.
+        start: String,
+    },
+    /// The client does not support what is installed.
+    #[error("{client} is version {version}; {needs} {oldest} or later; update it first: {update}")]
     TooOld {
         /// Its program.
         client: &'static str,
         /// Its reported version.
         version: Version,
+        /// What needs a newer one, with its verb.
+        needs: &'static str,
         /// The oldest supported version.
         oldest: Version,
         /// The command that updates it.

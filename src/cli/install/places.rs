@@ -7,13 +7,11 @@ use std::{
 
 use super::{
     InstallError,
+    client::home,
     plan::read,
     settings::{OurHook, Settings},
 };
-use crate::{
-    cli::client_program,
-    harness::{installation::Extension, kind::Kind},
-};
+use crate::harness::{installation::Extension, kind::Hooked};
 
 /// The scope of an installation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,7 +25,7 @@ pub(crate) enum Target {
 /// The places of one client that an installation uses.
 #[derive(Debug, Clone)]
 pub(crate) struct Places {
-    pub(crate) kind: &'static Kind,
+    pub(crate) hooked: Hooked,
     /// The user's folder of the client.
     pub(crate) home: PathBuf,
     /// The folder of the current project.
@@ -35,21 +33,20 @@ pub(crate) struct Places {
 }
 
 impl Places {
-    pub(crate) fn find(kind: &'static Kind, project: &Path) -> Result<Self, InstallError> {
-        let home =
-            client_program::folder(kind).ok_or(InstallError::NoHome { variable: kind.variables.folder })?;
+    pub(crate) fn find(hooked: Hooked, project: &Path) -> Result<Self, InstallError> {
+        let home = home(&hooked.hooks.client)?;
         let project = std::path::absolute(project).unwrap_or_else(|_| project.to_owned());
-        Ok(Self { kind, home, project })
+        Ok(Self { hooked, home, project })
     }
 
     pub(crate) fn user_settings(&self) -> PathBuf {
-        self.home.join(self.kind.installation.settings.user)
+        self.home.join(self.hooked.hooks.installation.settings.user)
     }
 
     /// The project's own settings, in the row's order.
     pub(crate) fn project_settings(&self) -> Vec<PathBuf> {
-        let folder = self.project.join(self.kind.files.folder);
-        let names = self.kind.installation.settings.project.iter();
+        let folder = self.project.join(self.hooked.hooks.client.files.folder);
+        let names = self.hooked.hooks.installation.settings.project.iter();
         names.map(|name| folder.join(name)).collect()
     }
 
@@ -63,24 +60,25 @@ impl Places {
 
     /// The extension's folder and definition, if the client loads extensions.
     pub(crate) fn extension(&self) -> Option<(PathBuf, &'static Extension)> {
-        let extension = self.kind.installation.extension.as_ref()?;
-        Some((self.home.join(extension.folder), extension))
+        let extension = self.hooked.hooks.installation.extension.as_ref()?;
+        Some((self.home.join(extension.folder.path), extension))
     }
 
     /// Whether the extension is installed.
     pub(crate) fn has_extension(&self) -> bool {
-        self.extension().is_some_and(|(folder, extension)| folder.join(extension.manifest).exists())
+        self.extension().is_some_and(|(folder, extension)| folder.join(extension.folder.manifest).exists())
     }
 
     /// Our extension enabled in a settings file, in the client's words, and the command that
     /// removes it.
     pub(crate) fn enabled_extension(&self, path: &Path) -> Result<Option<(String, String)>, InstallError> {
-        let Some((extension, settings)) = self.kind.installation.extension.as_ref().zip(settings_at(path)?)
+        let Some((extension, settings)) =
+            self.hooked.hooks.installation.extension.as_ref().zip(settings_at(path)?)
         else {
             return Ok(None);
         };
         let name = (extension.enabled)(&settings.value());
-        Ok(name.map(|name| (format!("{} {name}", extension.word), (extension.remove)(&name))))
+        Ok(name.map(|name| (format!("{} {name}", extension.folder.word), (extension.remove)(&name))))
     }
 
     /// The command that removes an installation.
@@ -89,7 +87,7 @@ impl Places {
             Target::User => "",
             Target::Project => " --project",
         };
-        format!("aside uninstall {}{option}", self.kind.caps.name)
+        format!("aside uninstall {}{option}", self.hooked.kind.caps.name)
     }
 }
 

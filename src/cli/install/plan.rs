@@ -199,7 +199,7 @@ pub(super) fn backup_path(path: &Path) -> PathBuf {
 }
 
 /// Deletes `folder` and its ancestors up to `top`, as long as they are empty.
-pub(super) fn remove_empty(folder: &Path, top: &Path) {
+fn remove_empty(folder: &Path, top: &Path) {
     let mut folder = Some(folder);
     // A non-empty folder stays and ends the loop.
     while let Some(path) = folder.filter(|path| path.starts_with(top) && fs::remove_dir(path).is_ok()) {
@@ -247,6 +247,28 @@ pub(super) struct Outcome {
 impl Outcome {
     pub(super) fn note(&mut self, text: &str) {
         self.notes.push(text.to_owned());
+    }
+
+    /// Applies the plan and deletes the folders that it emptied.
+    pub(super) fn carry_out(&self) -> Result<(), FileError> {
+        self.plan.apply()?;
+        for (folder, top) in &self.emptied {
+            remove_empty(folder, top);
+        }
+        Ok(())
+    }
+
+    /// Adds the commands after an installation in the client whose program is `name`.
+    pub(super) fn next_steps(&mut self, name: &str, starts_daemon: bool) {
+        let up = format!("starts the daemon; new sessions of `{name}` are notified");
+        self.next(&[
+            if starts_daemon {
+                (name, "the next session starts the daemon and is notified")
+            } else {
+                ("aside up", &*up)
+            },
+            ("aside doctor", "checks all of it"),
+        ]);
     }
 
     /// Adds the next commands, each with its effect.

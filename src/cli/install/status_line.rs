@@ -12,7 +12,10 @@ use super::{
     settings::{Settings, SettingsError, input, is_program, quoted, shape},
     templates::Choice,
 };
-use crate::harness::{installation::StatusLineSetting, kind::Kind};
+use crate::harness::{
+    installation::StatusLineSetting,
+    kind::{Hooks, Kind},
+};
 
 /// The word between the program and the harness that identifies our status line.
 const WORD: &str = "statusline";
@@ -38,12 +41,12 @@ pub(super) enum StatusLineChoice {
 /// Errors: a file cannot be read.
 pub(super) fn is_put(
     outcome: &mut Outcome,
-    kind: &'static Kind,
+    hooks: &Hooks,
     settings: &Path,
     status_line: StatusLineChoice,
     others: &[PathBuf],
 ) -> Result<bool, InstallError> {
-    let Some(setting) = &kind.installation.status_line else { return Ok(false) };
+    let Some(setting) = &hooks.installation.status_line else { return Ok(false) };
     match status_line {
         StatusLineChoice::Always => Ok(true),
         StatusLineChoice::Never => Ok(false),
@@ -79,7 +82,7 @@ fn foreign<'p>(
 ///
 /// Errors: a status line that is not a command cannot be wrapped.
 pub(super) fn put(settings: &Settings, choice: &Choice) -> Result<(), SettingsError> {
-    let Some(StatusLineSetting { key, interval }) = &choice.kind.installation.status_line else {
+    let Some(StatusLineSetting { key, interval }) = &choice.hooked.hooks.installation.status_line else {
         return Ok(());
     };
     let Some(property) = settings.object().and_then(|object| object.get(key)) else {
@@ -103,8 +106,8 @@ pub(super) fn put(settings: &Settings, choice: &Choice) -> Result<(), SettingsEr
 }
 
 /// Restores the status line of the user; `original` is the original file, if known.
-pub(super) fn remove(kind: &Kind, settings: &Settings, original: Option<&Settings>) {
-    let Some(StatusLineSetting { key, interval }) = &kind.installation.status_line else { return };
+pub(super) fn remove(hooks: &Hooks, settings: &Settings, original: Option<&Settings>) {
+    let Some(StatusLineSetting { key, interval }) = &hooks.installation.status_line else { return };
     let Some(property) = settings.object().and_then(|object| object.get(key)) else { return };
     let Some(status_line) = property.object_value() else { return };
     let Some(literal) = self::literal(&status_line) else { return };
@@ -130,8 +133,8 @@ pub(super) fn remove(kind: &Kind, settings: &Settings, original: Option<&Setting
 }
 
 /// Whether the status line is ours.
-pub(super) fn is_ours(kind: &Kind, settings: &Settings) -> bool {
-    kind.installation.status_line.as_ref().is_some_and(|setting| is_ours_in(setting, &settings.value()))
+pub(super) fn is_ours(hooks: &Hooks, settings: &Settings) -> bool {
+    hooks.installation.status_line.as_ref().is_some_and(|setting| is_ours_in(setting, &settings.value()))
 }
 
 fn is_ours_in(setting: &StatusLineSetting, settings: &Value) -> bool {
@@ -140,7 +143,7 @@ fn is_ours_in(setting: &StatusLineSetting, settings: &Value) -> bool {
 }
 
 fn command(choice: &Choice, wrapped: Option<&str>) -> String {
-    let words = [&*choice.program, WORD, choice.kind.word].into_iter();
+    let words = [&*choice.program, WORD, choice.hooked.kind.word].into_iter();
     let words = words.chain(wrapped.map(|wrapped| [WRAP, wrapped]).into_iter().flatten());
     words.map(quoted).collect::<Vec<_>>().join(" ")
 }

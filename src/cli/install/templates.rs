@@ -9,18 +9,21 @@ use super::settings::{HOOK, quoted};
 use crate::{
     daemon::version::FULL_VERSION,
     harness::{
-        installation::{Distribution, Extension, Installation},
-        kind::Kind,
+        installation::{Distribution, Extension, ExtensionFolder, Installation},
+        kind::Hooked,
     },
 };
 
 /// Key of the MCP servers that a client starts, by name.
 pub(crate) const SERVERS: &str = "mcpServers";
 
+/// The files of an extension: relative path and text.
+pub(crate) type Files = Vec<(&'static str, String)>;
+
 /// The options of an installation.
 #[derive(Debug, Clone)]
 pub(crate) struct Choice {
-    pub(super) kind: &'static Kind,
+    pub(super) hooked: Hooked,
     /// The client's command for this program: a path, or a name on the PATH.
     pub(super) program: String,
     /// The path of the small program for hooks; without one, this program runs them.
@@ -34,36 +37,29 @@ pub(crate) struct Choice {
 
 impl Choice {
     /// The minimal choice, for code that searches for entries of any installation.
-    pub(super) fn plain(kind: &'static Kind) -> Self {
-        Self { kind, program: PROGRAM.to_owned(), hook_program: None, autostart: false, tools: false }
+    pub(super) fn plain(hooked: Hooked) -> Self {
+        Self { hooked, program: PROGRAM.to_owned(), hook_program: None, autostart: false, tools: false }
     }
 
     /// The options of an installed extension, read from its files, for this program.
-    pub(crate) fn installed(kind: &'static Kind, program: String, manifest: &str, hooks: &str) -> Self {
+    pub(crate) fn installed(hooked: Hooked, program: String, manifest: &str, hooks: &str) -> Self {
         let hook_program =
             hook::small_program(Path::new(&program)).map(|path| path.to_string_lossy().into_owned());
         let has_tools = serde_json::from_str::<Value>(manifest).is_ok_and(|own| own.get(SERVERS).is_some());
-        Self { kind, program, hook_program, autostart: hooks.contains(START), tools: has_tools }
+        Self { hooked, program, hook_program, autostart: hooks.contains(START), tools: has_tools }
     }
 
     /// The value of `hooks` in a settings file.
     pub(super) fn hooks(&self) -> Value {
-        self.filled(self.kind.installation.hooks).get_mut("hooks").map(Value::take).unwrap_or_default()
+        self.filled(self.hooked.hooks.installation.hooks)
+            .get_mut("hooks")
+            .map(Value::take)
+            .unwrap_or_default()
     }
 
     /// The extension's files: relative path and text.
-    pub(crate) fn extension_files(&self, extension: &Extension) -> Vec<(&'static str, String)> {
-        let file = |(path, template): &(&'static str, &'static str)| {
-            if !path.ends_with(".json") {
-                return (*path, (*template).to_owned());
-            }
-            let mut file = self.filled(template);
-            if let (true, Some(fields)) = (*path == extension.manifest, file.as_object_mut()) {
-                fields.insert("version".to_owned(), json!(FULL_VERSION));
-            }
-            (*path, pretty(&file))
-        };
-        extension.files.iter().map(file).collect()
+    pub(crate) fn extension_files(&self, extension: &Extension) -> Files {
+        extension.folder.written(|template| self.filled(template))
     }
 
     /// The files of a distribution folder: the extension in a folder of its name, and the list.
@@ -80,10 +76,9 @@ impl Choice {
 
     /// The template's JSON with the options applied.
     fn filled(&self, template: &str) -> Value {
-        let mut json =
-            serde_json::from_str(template).expect("the shipped templates are JSON, as a test holds");
+        let mut json = parsed(template);
         self.fill(&mut json);
-        let Installation { starts, .. } = &self.kind.installation;
+        let Installation { starts, .. } = &self.hooked.hooks.installation;
         let first = json.get_mut("hooks").and_then(|hooks| hooks.get_mut(*starts)?.as_array_mut());
         for group in first.into_iter().flatten().filter(|_| self.autostart) {
             let handlers = group.get_mut("hooks").and_then(Value::as_array_mut);
@@ -121,6 +116,28 @@ impl Choice {
     }
 }
 
+/// A template's JSON.
+pub(super) fn parsed(template: &str) -> Value {
+    serde_json::from_str(template).expect("the shipped templates are JSON, as a test holds")
+}
+
+impl ExtensionFolder {
+    /// The files: relative path and text. `filled` makes the JSON of a file from its template.
+    pub(super) fn written(&self, filled: impl Fn(&str) -> Value) -> Files {
+        let file = |(path, template): &(&'static str, &'static str)| {
+            if !path.ends_with(".json") {
+                return (*path, (*template).to_owned());
+            }
+            let mut file = filled(template);
+            if let (true, Some(fields)) = (*path == self.manifest, file.as_object_mut()) {
+                fields.insert("version".to_owned(), json!(FULL_VERSION));
+            }
+            (*path, pretty(&file))
+        };
+        self.files.iter().map(file).collect()
+    }
+}
+
 /// Adds the start of the daemon to a handler.
 fn start(handler: &mut Map<String, Value>) {
     if let Some(args) = handler.get_mut("args").and_then(Value::as_array_mut) {
@@ -131,8 +148,8 @@ fn start(handler: &mut Map<String, Value>) {
 }
 
 /// The events with installed hooks.
-pub(crate) fn events(kind: &'static Kind) -> Vec<String> {
-    let hooks = Choice::plain(kind).hooks();
+pub(crate) fn events(hooked: Hooked) -> Vec<String> {
+    let hooks = Choice::plain(hooked).hooks();
     hooks.as_object().into_iter().flatten().map(|(event, _)| event.clone()).collect()
 }
 
@@ -149,16 +166,16 @@ fn pretty(value: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::harness::table::KINDS;
+    use crate::harness::{kind::Kind, table::KINDS};
 
     #[test]
     fn every_template_command_runs_the_installed_program() {
-        for kind in KINDS {
+        for hooked in KINDS.into_iter().filter_map(Kind::hooked) {
             let hook_program = Some("/a b/aside-hook".to_owned());
             let program = "/a b/aside".to_owned();
-            let choice = Choice { kind, program, hook_program, autostart: true, tools: true };
-            let Installation { starts, extension, .. } = &kind.installation;
-            assert!(events(kind).iter().any(|event| event == starts), "{}", kind.word);
+            let choice = Choice { hooked, program, hook_program, autostart: true, tools: true };
+            let Installation { starts, extension, .. } = &hooked.hooks.installation;
+            assert!(events(hooked).iter().any(|event| event == starts), "{}", hooked.kind.word);
             let hooks = choice.hooks().to_string();
             let files = extension.iter().flat_map(|extension| {
                 let distribution = extension

@@ -7,7 +7,8 @@
 use serde_json::Value;
 
 use crate::harness::installation::{
-    Distribution, Extension, Installation, Program, SettingsFiles, StatusLineSetting, Version,
+    Distribution, Extension, ExtensionFolder, Installation, Program, SettingsFiles, StatusLineSetting,
+    Version,
 };
 
 const MARKETPLACE: &str = include_str!("../../../share/claude-code/.claude-plugin/marketplace.json");
@@ -37,11 +38,13 @@ pub(super) const INSTALLATION: Installation = Installation {
     hooks: HOOKS,
     starts: "SessionStart",
     extension: Some(Extension {
-        word: "plugin",
-        since: Version([2, 1, 160]),
-        folder: "skills/aside",
-        files: &[(MANIFEST_FILE, MANIFEST), (HOOKS_FILE, HOOKS), ("skills/aside/SKILL.md", SKILL)],
-        manifest: MANIFEST_FILE,
+        folder: ExtensionFolder {
+            word: "plugin",
+            since: Version([2, 1, 160]),
+            path: "skills/aside",
+            files: &[(MANIFEST_FILE, MANIFEST), (HOOKS_FILE, HOOKS), ("skills/aside/SKILL.md", SKILL)],
+            manifest: MANIFEST_FILE,
+        },
         hooks: HOOKS_FILE,
         distribution: Some(Distribution {
             word: "marketplace",

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use aside::harness::table::KINDS;
+use aside::harness::{kind::Kind, table::KINDS};
 
 use super::Finding;
 
@@ -34,8 +34,9 @@ const FOR_TESTS: &str = "#[cfg(test)]\n";
 
 /// The words of all clients, in lower case.
 fn words() -> Vec<String> {
-    let prefixes = |kind: &&aside::harness::kind::Kind| kind.variables.prefixes.iter().copied();
-    let words = KINDS.iter().flat_map(|kind| std::iter::once(kind.word).chain(prefixes(kind)));
+    let prefixes = |kind: &&Kind| kind.client().map_or(&[][..], |client| client.variables.prefixes);
+    let words =
+        KINDS.iter().flat_map(|kind| std::iter::once(kind.word).chain(prefixes(kind).iter().copied()));
     words.map(str::to_lowercase).collect()
 }
 
