@@ -5,11 +5,8 @@
 //! durable. `sync` may give a leader the duty to sync for its group. If the duty is dropped before
 //! it is done, the flusher thread takes it.
 
-pub(crate) mod admission;
 pub(crate) mod append;
 pub(crate) mod leader;
 pub(crate) mod next_file;
-pub(crate) mod preface;
-pub(crate) mod role;
 pub(crate) mod sync;
 pub(crate) mod writer;

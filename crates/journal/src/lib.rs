@@ -30,15 +30,15 @@
 //! assert_eq!(records.iter().next().map(|record| record.body), Some(&b"it happened"[..]));
 //! opened.journal.close_blocking().expect("closed");
 //! ```
+//!
+//! Waits for a future on a thread that may block.
 
 pub mod background;
-mod blocking;
 mod commit;
 mod log;
 mod lookup;
 mod maintenance;
 pub mod meter;
-mod seq;
 mod settings;
 mod start;
 #[cfg(test)]
@@ -50,55 +50,50 @@ mod walk;
 use std::{
     io,
     path::PathBuf,
+    pin::pin,
     sync::{Arc, PoisonError, atomic::Ordering},
+    task::{Context, Poll, Wake, Waker},
+    thread::{self, Thread},
 };
 
 use tokio::{
+    runtime::{Handle, RuntimeFlavor},
     sync::{oneshot, watch},
     task::block_in_place,
 };
 
-use crate::{meter::Meters, time::Timestamp};
-
 use self::{
-    blocking::{block_on, can_block},
     commit::{
-        role::Role,
-        sync::SyncDuty,
+        sync::{Role, SyncDuty},
         writer::{Append, Command},
     },
     log::recover,
     start::Running,
 };
+use crate::{meter::Meters, time::Timestamp};
 
 pub use self::{
-    commit::{
-        admission::Pace,
-        append::{AppendBatch, AppendError, Appended, BodyTooLarge, Level, Outcome},
-    },
+    commit::append::{AppendBatch, AppendError, Appended, BodyTooLarge, Level, Outcome, Pace},
     log::{
-        clock::Clock,
         damaged::FoundDamage,
-        failure::{DiskFull, Poisoned},
         files::{self, Files},
-        health::{DAMAGED_PLACES_MAX, DamagedPlace, JournalHealth},
         idempotency::{IDEMPOTENCY_KEYS_MAX, IdempotencyKey, IdempotencyKeys},
         memory,
         reader::{Closed, ReadError, Reader, RecordBuf, Records},
-        record::{self, NameOf, Record, RecordKind},
+        record::{self, NameOf, Record, RecordKind, Seq},
         recover::{Cut, KeyOf, OpenError, RecoveryHint, ScanReport},
         sealed::SealDamage,
         segment_file::unreleased_segment,
-        store::{ForgetError, Stored},
+        store::{
+            Clock, DAMAGED_PLACES_MAX, DamagedPlace, DiskFull, ForgetError, JournalHealth, Poisoned, Stored,
+        },
     },
     maintenance::{
         pinned::{Part, PartReader, Pinned},
         repair::{RepairError, RepairMode, Repaired, Tombstone, repair},
-        retention::Retention,
         verify::{Finding, Verified, VerifyError, verify, verify_reading},
     },
-    seq::Seq,
-    settings::{Durability, JournalSettings, SEGMENT_BYTES, SYNC_WITHIN},
+    settings::{Durability, JournalSettings, Retention, SEGMENT_BYTES, SYNC_WITHIN},
     start::NEEDED_THREADS,
 };
 
@@ -491,5 +486,32 @@ impl Journal {
     /// Errors: the journal is poisoned, so unsynced records may be lost.
     pub fn close_blocking(&self) -> Result<(), Poisoned> {
         block_on(self.close())
+    }
+}
+
+/// Whether this thread may block: it belongs to a multi-thread runtime, which then moves other
+/// tasks.
+fn can_block() -> bool {
+    Handle::try_current().is_ok_and(|runtime| runtime.runtime_flavor() == RuntimeFlavor::MultiThread)
+}
+
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// Polls on this thread until the future is ready.
+pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
+    let mut future = pin!(future);
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let mut context = Context::from_waker(&waker);
+    loop {
+        match future.as_mut().poll(&mut context) {
+            Poll::Ready(output) => return output,
+            Poll::Pending => thread::park(),
+        }
     }
 }

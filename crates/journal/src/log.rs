@@ -1,18 +1,12 @@
 //! The journal on the disk: files, records in segments, reading, scanning and recovery.
 
-pub(crate) mod clock;
 pub(crate) mod cursor;
 pub(crate) mod damaged;
-pub(crate) mod failure;
 pub mod files;
-pub(crate) mod health;
 pub(crate) mod idempotency;
-pub(crate) mod identity;
-pub(crate) mod maintenance_signal;
 pub(crate) mod mark;
 pub mod memory;
 pub(crate) mod names;
-pub(crate) mod noted;
 pub(crate) mod reader;
 pub mod record;
 pub(crate) mod recover;

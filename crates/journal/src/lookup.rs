@@ -167,7 +167,7 @@ mod tests {
         files::Files,
         log::{
             memory::{Faults, MemoryFiles, Operation},
-            noted::NOTED_SEGMENTS_MAX,
+            names::NOTED_SEGMENTS_MAX,
         },
         testing::{HOUR, SEGMENT_BYTES, batch_of, number_of},
         time::Timestamp,

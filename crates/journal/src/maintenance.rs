@@ -4,6 +4,5 @@
 pub(crate) mod namer;
 pub(crate) mod pinned;
 pub(crate) mod repair;
-pub(crate) mod retention;
 pub(crate) mod sealer;
 pub(crate) mod verify;

@@ -12,20 +12,18 @@ use tokio::sync::{Semaphore, watch};
 use crate::{
     Seq, background,
     commit::{
-        admission::Admission,
+        append::Admission,
         leader::GroupCommit,
         next_file::{self, NextFile},
-        preface::Preface,
         sync::{Commits, Flusher},
-        writer::{Group, Place, Writer},
+        writer::{Group, Place, Preface, Writer},
     },
     log::{
-        clock::Clock,
         files::Files,
         idempotency::IdempotencyKeys,
         names::NameHasher,
         recover::{Cut, OpenError, Recovered, ScanReport, apply::apply},
-        store::Store,
+        store::{Clock, Store},
     },
     lookup::Recent,
     maintenance::{namer::Namer, sealer::Sealer},

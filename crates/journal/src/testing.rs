@@ -13,12 +13,11 @@ use std::{
 use crate::{
     AppendBatch, IdempotencyKeys, Journal, Level, OpenError, Opened, RecordBuf, RecoveryHint, Retention, Seq,
     log::{
-        clock::Clock,
         memory::MemoryFiles,
         record::{Record, RecordKind},
+        store::Clock,
     },
-    settings::Durability,
-    settings::JournalSettings,
+    settings::{Durability, JournalSettings},
     time::Timestamp,
 };
 

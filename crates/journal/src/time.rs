@@ -13,7 +13,6 @@
 //! # Ok::<(), aside_journal::time::TimestampError>(())
 //! ```
 
-pub mod alarms;
 pub mod deadlines;
 pub mod hours;
 

@@ -17,7 +17,7 @@ use hashbrown::HashSet;
 use serde::{Deserialize, Serialize};
 
 use super::injector::Earlier;
-use journal::time::{Timestamp, alarms::Alarms};
+use journal::time::{Timestamp, deadlines::Alarms};
 
 use crate::{
     event::{Scope, SessionId},

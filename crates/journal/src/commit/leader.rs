@@ -13,8 +13,7 @@ use std::{
 
 use crate::{
     commit::{
-        role::Role,
-        sync::SyncDuty,
+        sync::{Role, SyncDuty},
         writer::{Command, Writer},
     },
     log::reader::Closed,

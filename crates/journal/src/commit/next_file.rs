@@ -15,11 +15,9 @@ use std::{
 };
 
 use crate::log::{
-    failure::{DiskFull, Poisoned},
     files::File,
-    identity,
     segment_file::{self, NEXT_NAME},
-    store::Store,
+    store::{DiskFull, Poisoned, Store},
 };
 
 /// Time between two polls for the file or its failure; usually the file was prepared long before.
@@ -114,7 +112,7 @@ pub(crate) fn prepare_files(
 ) {
     let files = store.files.as_ref();
     while orders.recv().is_ok() {
-        let prepare = || segment_file::prepare(files, size, identity::for_new_segment(files)?);
+        let prepare = || segment_file::prepare(files, size, segment_file::for_new_segment(files)?);
         let mut file = prepare();
         while let Some(error) = file.as_ref().err().filter(|error| DiskFull::is_reason_of(error)) {
             store.set_full(size, error);

@@ -7,6 +7,9 @@
 //! before it is synced, and orders the next file. It syncs records that nobody waits for within
 //! `sync_within`. Its timer is the only one, and runs only while there are unsynced records.
 
+#[cfg(test)]
+mod tests;
+
 use std::{
     io, mem,
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc::SyncSender},
@@ -17,11 +20,14 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot, watch};
 
 use crate::{
     Seq,
-    commit::{
-        append::{AppendError, Appended},
-        role::Role,
+    commit::append::{AppendError, Appended},
+    log::{
+        files::File,
+        mark,
+        segment::Segment,
+        segment_file::NEXT_NAME,
+        store::{Poisoned, Store},
     },
-    log::{failure::Poisoned, files::File, mark, segment::Segment, segment_file::NEXT_NAME, store::Store},
 };
 
 /// The channel for the answer to an append.
@@ -392,5 +398,28 @@ pub(crate) fn refuse(waiters: &mut Vec<Waiter>, poisoned: &Poisoned) {
     }
 }
 
-#[cfg(test)]
-mod tests;
+/// The thread that writes a group, which tells for what it may wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// A caller that waits for the sync anyway, so it may sync itself.
+    Blocking,
+    /// A caller that must not block.
+    Inline,
+    /// A caller that has more to append: the thread writes while the caller prepares the next
+    /// batch.
+    Pipelined,
+    /// The writer thread.
+    Background,
+}
+
+impl Role {
+    /// Whether it may sync.
+    const fn may_sync(self) -> bool {
+        matches!(self, Self::Blocking | Self::Background)
+    }
+
+    /// Whether it may wait for the next file.
+    pub(crate) const fn may_wait_for_file(self) -> bool {
+        matches!(self, Self::Background)
+    }
+}

@@ -7,6 +7,9 @@
 //! file after next is prepared only when the segment before is durable. So writing is at most one
 //! segment ahead of the disk.
 
+#[cfg(test)]
+mod tests;
+
 use std::{collections::VecDeque, sync::Arc, thread::JoinHandle};
 
 use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit, oneshot, watch};
@@ -16,19 +19,15 @@ use crate::{
     commit::{
         append::{AppendBatch, AppendError, Appended, Level},
         next_file::{Next, NextFile, Wait},
-        preface::Preface,
-        role::Role,
-        sync::{self, Commits, Reply, SyncDuty, Waiter},
+        sync::{self, Commits, Reply, Role, SyncDuty, Waiter},
     },
     log::{
-        clock::Clock,
-        failure::Poisoned,
         idempotency::{IdempotencyKey, IdempotencyKeys},
         names::NO_NAME,
         record::{self, Record, RecordKind},
         segment::Segment,
         segment_file::HEADER_BYTES,
-        store::Store,
+        store::{Clock, Poisoned, Store},
     },
     settings::Durability,
     time::Timestamp,
@@ -339,220 +338,40 @@ impl Writer {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use std::sync::atomic::Ordering;
+/// The first record of every segment: a copy of the newest record of one kind.
+///
+/// With it a reader has that record even if all earlier segments were deleted. The copy has its own
+/// position.
+#[derive(Debug, Default)]
+pub(crate) struct Preface {
+    /// `None` when segments begin without a preface.
+    kind: Option<RecordKind>,
+    /// The body of the newest record of that kind; empty until the first one is appended.
+    body: Vec<u8>,
+}
 
-    use super::*;
-    use crate::testing::*;
-    use crate::{
-        Journal, Outcome,
-        log::{
-            files::Files,
-            memory::{Faults, MemoryFiles},
-        },
-    };
+impl Preface {
+    /// Creates the state without a record.
+    pub(crate) fn of_kind(kind: Option<RecordKind>) -> Self {
+        Self { kind, body: Vec::new() }
+    }
 
-    #[test]
-    fn rotated_segments_are_named_by_their_first_record() {
-        let files = MemoryFiles::new();
-        let journal = open(&files).journal;
-        for number in 1..=40 {
-            journal.append_blocking(batch(number), Level::Synced).expect("appended");
+    /// Remembers a record that is written.
+    pub(crate) fn note(&mut self, kind: RecordKind, body: &[u8]) {
+        if self.kind == Some(kind) {
+            self.body.clear();
+            self.body.extend_from_slice(body);
         }
-        journal.close_blocking().expect("closed");
-        let firsts: Vec<u64> =
-            files.list().expect("listed").iter().filter_map(|name| first_of(name)).collect();
-        assert!(firsts.len() > 4, "{firsts:?}");
-        for first in firsts {
-            let file = files.open(&format!("{first:020}.seg")).expect("there");
-            let mut head = [0; 26];
-            file.read_at(&mut head, HEADER_BYTES).expect("read");
-            assert_eq!(u64::from_le_bytes(head[10..18].try_into().expect("eight bytes")), first);
-            assert_eq!(file.size().expect("sized"), SEGMENT_BYTES);
-        }
-        assert_eq!(numbers(&open(&files).journal), (1..=40).collect::<Vec<_>>());
     }
 
-    #[test]
-    fn oversized_record_gets_its_own_segment() {
-        let files = MemoryFiles::new();
-        let journal = open(&files).journal;
-        let large = vec![b'x'; 2 * usize::try_from(SEGMENT_BYTES).expect("small")];
-        let batch_with = |body: &[u8]| AppendBatch::of(RecordKind(2), body, None).expect("small");
-        for body in [b"a".as_slice(), &large, b"b", &large, &large, b"c"] {
-            journal.append_blocking(batch_with(body), Level::Synced).expect("appended");
-        }
-        let lengths = |journal: &Journal| {
-            read_all(journal, Seq(1)).iter().map(|record| record.body.len()).collect::<Vec<_>>()
-        };
-        assert_eq!(lengths(&journal), [1, 800, 1, 800, 800, 1]);
-        journal.close_blocking().expect("closed");
-        let settings = crate::JournalSettings { segment_bytes: SEGMENT_BYTES, ..Default::default() };
-        let again = Journal::open(Arc::new(files), settings, Arc::new(|| Timestamp::ZERO), &|_| None)
-            .expect("opened");
-        assert_eq!(lengths(&again.journal), [1, 800, 1, 800, 800, 1]);
+    /// Takes the preface to write now; the write notes it again.
+    pub(crate) fn take(&mut self) -> Option<(RecordKind, Vec<u8>)> {
+        let kind = self.kind.filter(|_| !self.body.is_empty())?;
+        Some((kind, std::mem::take(&mut self.body)))
     }
 
-    #[test]
-    fn batch_larger_than_a_group_keeps_record_order() {
-        let files = MemoryFiles::new();
-        let journal = open_prepared(&files, 16 << 20);
-        let mut batch = AppendBatch::new();
-        for at in 0..9 {
-            batch.push(RecordKind(at), &vec![at; record::BODY_BYTES_MAX], None).expect("fits");
-        }
-        let appended = journal.append_blocking(batch, Level::Written).expect("appended");
-        assert_eq!((appended.first(), appended.last()), (Some(Seq(1)), Some(Seq(9))));
-        let kinds: Vec<u8> = read_all(&journal, Seq(1)).iter().map(|record| record.kind.0).collect();
-        assert_eq!(kinds, (0..9).collect::<Vec<_>>());
-    }
-
-    #[test]
-    fn time_never_steps_back_also_over_a_restart() {
-        let files = MemoryFiles::new();
-        let (millis, clock) = set_clock();
-        let times_at = |readings: &[u64]| {
-            let opened =
-                open_with(&files, SEGMENT_BYTES, Durability::Sync, Arc::clone(&clock)).expect("opened");
-            for reading in readings {
-                millis.store(*reading, Ordering::SeqCst);
-                let number = opened.journal.written().borrow().0 + 1;
-                opened.journal.append_blocking(batch(number), Level::Written).expect("appended");
-            }
-            opened.journal.close_blocking().expect("closed");
-            let records = read_all(&opened.journal, Seq(1));
-            (
-                opened.last_time.as_millis(),
-                records.iter().map(|record| record.time.as_millis()).collect::<Vec<_>>(),
-            )
-        };
-        assert_eq!(times_at(&[100, 50, 200]), (0, vec![100, 100, 200]));
-        assert_eq!(times_at(&[10, 201]), (200, vec![100, 100, 200, 200, 201]));
-    }
-
-    #[test]
-    fn duplicate_publish_returns_first_position_after_a_restart() {
-        use Outcome::{Appended, Duplicate};
-
-        let files = MemoryFiles::new();
-        let outcomes = |journal: &Journal, numbers: &[u64]| {
-            let batch = batch_of(numbers.iter().copied());
-            journal.append_blocking(batch, Level::Synced).expect("appended").outcomes().collect::<Vec<_>>()
-        };
-        let journal = open(&files).journal;
-        assert_eq!(outcomes(&journal, &[7, 8, 7]), [Appended(Seq(1)), Appended(Seq(2)), Duplicate(Seq(1))]);
-        assert_eq!(outcomes(&journal, &[8, 9]), [Duplicate(Seq(2)), Appended(Seq(3))]);
-        assert_eq!(outcomes(&journal, &(10..40).collect::<Vec<_>>()).len(), 30);
-        journal.close_blocking().expect("closed");
-        let again = open(&files).journal;
-        assert_eq!(
-            outcomes(&again, &[9, 41, 39]),
-            [Duplicate(Seq(3)), Appended(Seq(34)), Duplicate(Seq(33))]
-        );
-        assert_eq!(outcomes(&again, &[]), []);
-    }
-
-    #[test]
-    fn failed_write_stops_appends_but_not_reads() {
-        let files = MemoryFiles::new();
-        let journal = open_prepared(&files, SEGMENT_BYTES);
-        journal.append_blocking(batch(1), Level::Synced).expect("appended");
-        files.set_faults(Faults { fail_write: Some(files.operations().writes + 1), ..Faults::default() });
-        for _ in 0..2 {
-            let error = journal.append_blocking(batch(2), Level::Written).expect_err("refused");
-            let said =
-                "the journal accepts no records since it failed to write memory/00000000000000000001.seg";
-            assert_eq!(error.to_string(), said);
-        }
-        assert_eq!(numbers(&journal), [1]);
-        assert!(journal.close_blocking().is_err());
-        let again = open(&files.after_kill()).journal;
-        again.append_blocking(batch(2), Level::Synced).expect("appended");
-        assert_eq!(numbers(&again), [1, 2]);
-    }
-
-    #[test]
-    fn full_disk_refuses_publishing_first_and_later_recovers() {
-        let files = MemoryFiles::new();
-        let journal = open_prepared(&files, 4_096);
-        files.set_space(Some(100));
-        let fill = |from: u64, uses_reserve: bool| {
-            (from..)
-                .find_map(|number| {
-                    let batch = if uses_reserve { batch(number).with_reserve() } else { batch(number) };
-                    journal.append_blocking(batch, Level::Synced).err().map(|error| (number, error))
-                })
-                .expect("refused at last")
-        };
-        // Enough for the prepared segment; there is no space for the one after it.
-        journal.append_blocking(batch_of(1..=100), Level::Synced).expect("appended");
-        while journal.disk_full().is_none() {
-            std::thread::yield_now();
-        }
-        let (refused, error) = fill(101, false);
-        let said = "the disk is full: the journal needs 4096 bytes in memory/ for its next file; until there is space, the remaining room is for exchanges";
-        assert_eq!((error.to_string().as_str(), journal.disk_full().is_some()), (said, true));
-        let (refused_at_last, _) = fill(refused, true);
-        assert!(refused_at_last > refused + 10, "{refused} {refused_at_last}");
-        assert!(journal.poisoned().is_none());
-        assert_eq!(numbers(&journal), (1..refused_at_last).collect::<Vec<_>>());
-        for seed in 0..4 {
-            let opened = open_with(&files.after_power_loss(seed), 4_096, Durability::Sync, set_clock().1);
-            assert_eq!(opened.expect("opened").last_seq, Seq(refused_at_last - 1));
-        }
-        files.set_space(None);
-        while journal.disk_full().is_some() {
-            std::thread::yield_now();
-        }
-        journal.append_blocking(batch_of(refused_at_last..=500), Level::Synced).expect("appended");
-        journal.close_blocking().expect("closed");
-        assert_eq!(numbers(&open(&files).journal), (1..=500).collect::<Vec<_>>());
-    }
-
-    #[test]
-    fn full_disk_is_detected_early_and_allows_closing() {
-        let files = MemoryFiles::new();
-        open(&files).journal.close_blocking().expect("closed");
-        files.set_space(Some(0));
-        let journal = open(&files).journal;
-        journal.append_blocking(batch_of(1..=5), Level::Synced).expect("there is room in the first segment");
-        let left = files.after_kill();
-        left.set_space(Some(0));
-        for journal in [journal, open(&left).journal] {
-            journal.prepare_next_file();
-            while journal.disk_full().is_none() {
-                std::thread::yield_now();
-            }
-            journal.close_blocking().expect("closed");
-        }
-        assert_eq!(files.list().expect("listed"), ["00000000000000000001.seg"]);
-    }
-
-    #[test]
-    fn closing_refuses_new_appends_and_syncs_earlier_ones() {
-        let files = MemoryFiles::new();
-        let journal = open(&files).journal;
-        journal.append_blocking(batch(1), Level::Written).expect("appended");
-        journal.close_blocking().expect("closed");
-        journal.close_blocking().expect("closed already");
-        let refused = journal.append_blocking(batch(2), Level::Written);
-        assert!(matches!(refused, Err(AppendError::Closed)), "{refused:?}");
-        assert_eq!(*journal.synced().borrow(), Seq(1));
-        assert!((0..20).all(|seed| numbers(&open(&files.after_power_loss(seed)).journal) == [1]));
-    }
-
-    #[test]
-    fn the_last_handle_takes_the_threads_with_it() {
-        let files = MemoryFiles::new();
-        let journal = open(&files).journal;
-        let mut reader = journal.read_from(Seq(1));
-        drop(journal);
-        let closed = crate::blocking::block_on(reader.wait());
-        assert_eq!(closed, Err(crate::Closed));
-    }
-
-    fn first_of(name: &str) -> Option<u64> {
-        crate::log::segment_file::first_of(name).map(|seq| seq.0)
+    /// Its size in each segment, in bytes.
+    pub(crate) fn bytes(&self) -> u64 {
+        if self.body.is_empty() { 0 } else { record::size_of(self.body.len()) as u64 }
     }
 }

@@ -1,4 +1,4 @@
-//! The format of one record in a segment: framing and checksum.
+//! The format of one record in a segment: position, framing and checksum.
 //!
 //! ```text
 //! length u32 | crc-32c u32 | kind u8 | version u8 | seq u64 | time u64 | unsynced u32 | body
@@ -22,7 +22,9 @@
 
 use std::fmt;
 
-use crate::{Seq, time::Timestamp};
+use serde::{Deserialize, Serialize};
+
+use crate::time::Timestamp;
 
 /// The largest body, in bytes.
 ///
@@ -216,6 +218,31 @@ fn number(bytes: Option<&[u8; 8]>) -> u64 {
     u64::from_le_bytes(*bytes.expect("the head holds two numbers of eight bytes"))
 }
 
+/// The position of a record in the journal; the first record has 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+pub struct Seq(pub u64);
+
+impl Seq {
+    /// The position before the first record.
+    pub const ZERO: Self = Self(0);
+
+    /// The next position; saturates, because clients send positions too.
+    pub const fn next(self) -> Self {
+        Self(self.0.saturating_add(1))
+    }
+
+    /// The previous position; the first one and [`Seq::ZERO`] return [`Seq::ZERO`].
+    pub const fn previous(self) -> Self {
+        Self(self.0.saturating_sub(1))
+    }
+}
+
+impl fmt::Display for Seq {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -305,5 +332,11 @@ mod tests {
 
     fn is_record(bytes: &[u8]) -> bool {
         matches!(decode(bytes), Decoded::Record { .. })
+    }
+
+    #[test]
+    fn last_position_is_its_own_next() {
+        assert_eq!(Seq(6).next(), Seq(7));
+        assert_eq!(Seq(u64::MAX).next(), Seq(u64::MAX));
     }
 }

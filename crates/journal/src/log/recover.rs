@@ -26,7 +26,7 @@ use crate::{
         damaged,
         files::Files,
         idempotency::{IDEMPOTENCY_KEYS_MAX, IdempotencyKey, IdempotencyKeys},
-        identity, mark,
+        mark,
         reader::RecordBuf,
         record::{Damage, Record},
         sealed::{SealDamage, SealedFile},
@@ -267,7 +267,7 @@ pub(crate) fn scan(
 ) -> Result<ScanReport, OpenError> {
     let mut scanner = Scanner::new(files, key_of, hint);
     let (firsts, has_next) = scanner.list()?;
-    let foreign = identity::foreign(files).map_err(|source| scanner.failed("read", "", source))?;
+    let foreign = segment_file::foreign(files).map_err(|source| scanner.failed("read", "", source))?;
     if let Some(name) = foreign.first() {
         return Err(OpenError::Foreign { path: files.path(name) });
     }
@@ -369,7 +369,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// Scans the last segment, where only a torn end is accepted.
-    pub(crate) fn scan_last(&mut self, first: Seq) -> Result<(Segment, Scan), OpenError> {
+    fn scan_last(&mut self, first: Seq) -> Result<(Segment, Scan), OpenError> {
         let name = segment_file::name_of(first);
         let segment = self.open(&name, first)?;
         let scan = self.scan(&name, &segment, None)?;
@@ -388,7 +388,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// Scans a segment that others follow: it must have every record up to `following`.
-    pub(crate) fn scan_full(&mut self, first: Seq, following: Seq) -> Result<(Segment, Scan), OpenError> {
+    fn scan_full(&mut self, first: Seq, following: Seq) -> Result<(Segment, Scan), OpenError> {
         let name = segment_file::name_of(first);
         let segment = self.open(&name, first)?;
         if segment.seal().is_none()

@@ -13,7 +13,7 @@ use crate::{
     log::{
         cursor::Cursor,
         files::File,
-        noted::NotedNames,
+        names::NotedNames,
         sealed::{Seal, SealedFile},
         segment_file::{HEADER_BYTES, name_of},
     },

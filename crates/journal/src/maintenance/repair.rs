@@ -10,11 +10,10 @@ use crate::{
     Seq,
     log::{
         files::{File, Files},
-        identity,
         record::{Record, RecordKind},
         recover::apply::{copy_part, free_name},
         sealed::SealWriter,
-        segment_file::UNFINISHED_NAME,
+        segment_file::{self, UNFINISHED_NAME},
     },
     maintenance::verify::{
         Durable, Piece, Segment, UNKNOWN_TIME, Verified, VerifyError, Within, examine, verify,
@@ -144,7 +143,7 @@ fn rewrite(
     if holds_nothing(segment) {
         return Ok(time);
     }
-    let id = identity::for_new_segment(files)?;
+    let id = segment_file::for_new_segment(files)?;
     let mut seal_writer = SealWriter::new(files.create(UNFINISHED_NAME)?, segment.first, id)?;
     let mut time = time;
     let mut write = |piece: Piece<'_>| {

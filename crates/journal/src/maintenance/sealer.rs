@@ -17,21 +17,16 @@ use tokio::sync::watch;
 
 use crate::{
     Seq, background,
-    log::failure::DiskFull,
     log::{
-        clock::Clock,
         cursor::{Cursor, Step},
         files::Files,
-        health::ADVICE,
         sealed::{SealWriter, SealedFile},
         segment::Segment,
         segment_file::{self, HEADER_BYTES, UNFINISHED_NAME},
-        store::Store,
+        store::{ADVICE, Clock, DiskFull, Store},
     },
-    maintenance::{
-        namer::Namer,
-        retention::{Forgettable, Full, Retention},
-    },
+    maintenance::namer::Namer,
+    settings::{Forgettable, Full, Retention},
     time::Timestamp,
 };
 

@@ -8,7 +8,7 @@ use crate::{
     log::{
         damaged::{Found, FoundDamage, walk},
         files::{File, Files},
-        identity, mark,
+        mark,
         record::{Damage, Record, RecordKind},
         recover::Cut,
         segment_file::{self, HEADER_BYTES, Header, NEXT_NAME},
@@ -123,7 +123,7 @@ pub fn verify_reading(
     let marked = mark::read(files).map_err(|source| failed(files, mark::MARK_NAME, source))?;
     let durable = Durable { marked, known };
     let Listed { segments, kept, dropped, refused } = list(files, durable)?;
-    let foreign = identity::foreign(files).map_err(|source| failed(files, "", source))?;
+    let foreign = segment_file::foreign(files).map_err(|source| failed(files, "", source))?;
     (verified.kept, verified.durable) = (kept, durable);
     for (at, (name, first, file)) in segments.iter().enumerate() {
         let following = segments.get(at + 1).map(|(_, first, _)| *first);

@@ -10,7 +10,7 @@ mod states;
 use std::{cmp::Reverse, collections::BTreeMap, sync::Arc};
 
 use hashbrown::HashMap;
-use journal::time::{Timestamp, alarms::Alarms};
+use journal::time::{Timestamp, deadlines::Alarms};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use strum::VariantArray;
 

@@ -13,7 +13,7 @@ use crate::{
         cursor::{Cursor, Step},
         files::{File, Files, fill_with_zeros},
         idempotency::IdempotencyKeys,
-        identity, mark,
+        mark,
         segment::Segment,
         segment_file::{self, HEADER_BYTES, NEXT_NAME, PLAIN_VERSION, UNFINISHED_NAME},
     },
@@ -101,7 +101,7 @@ impl Scanner<'_> {
     /// Creates the segment that begins with `first`.
     fn begin(&self, first: Seq, segment_bytes: u64) -> Result<Segment, OpenError> {
         let name = segment_file::name_of(first);
-        identity::for_new_segment(self.files)
+        segment_file::for_new_segment(self.files)
             .and_then(|id| segment_file::prepare(self.files, segment_bytes.min(FIRST_SEGMENT_BYTES), id))
             .and_then(|file| self.files.rename(NEXT_NAME, &name).map(|()| file))
             .and_then(|file| self.files.sync_dir().map(|()| Segment::new(first, file)))
@@ -184,7 +184,7 @@ impl Scanner<'_> {
 fn header_again(files: &dyn Files, file: &dyn File) -> io::Result<[u8; HEADER_BYTES as usize]> {
     let id = match segment_file::id_of(file)? {
         Some(id) => id,
-        None => identity::for_new_segment(files)?,
+        None => segment_file::for_new_segment(files)?,
     };
     Ok(segment_file::header(PLAIN_VERSION, id))
 }
