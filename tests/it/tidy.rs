@@ -92,7 +92,7 @@ const PROGRAMS: Where = Where::Only(&[
     "capability/notices/command.rs",
     "api/git_diff.rs",
     "cli/",
-    "hook/client/start.rs",
+    "hook/client.rs",
     // Tests.
     "api/processes.rs",
     "capability/watch/tests.rs",

@@ -4,35 +4,38 @@
 //! tool call and its time includes everything that it links and starts. [`hook`] is that path;
 //! [`Client`] serves the users' commands. This module does not interpret the bytes.
 
+pub mod fake;
 mod hook;
 mod http;
-mod percent;
-mod pump;
 mod silence;
-mod start;
+#[cfg(test)]
+mod tests;
 mod timed;
 
-pub mod fake;
-
 use std::{
-    error, fmt,
-    io::{self, BufRead, BufReader, Read},
-    os::unix::net::UnixStream,
+    env, error, fmt,
+    fs::File,
+    io::{self, BufRead, BufReader, Read, Write},
+    net::Shutdown,
+    os::{
+        fd::AsFd,
+        unix::{net::UnixStream, process::CommandExt},
+    },
     path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
     time::Duration,
 };
+
+use http::{Body, Head, Request, encode_bytes};
+use silence::{Silence, Wait};
+use timed::{Deadline, Timed, is_absent, is_timeout};
 
 pub use hook::{
     HOOK_DEADLINE, HOOK_STDIN_BYTES_MAX, HOOK_TIMEOUT_MS_LIMITS, HOOK_TIMEOUT_VARIABLE, hook, hook_deadline,
 };
-pub use percent::percent_encode;
-pub use pump::PumpEnd;
-pub use start::{HOOK_PROGRAM, PROGRAM, start_if_absent};
-
-use http::{Body, Head, Request};
-use percent::encode_bytes;
-use silence::{Silence, Wait};
-use timed::{Deadline, Timed, is_timeout};
+pub use http::percent_encode;
 
 /// Largest accepted body of an answer, in bytes; far above any list of the daemon.
 pub const ANSWER_BYTES_MAX: u64 = 64 * 1024 * 1024;
@@ -283,7 +286,7 @@ impl Client {
         }
         let reader = reader.into_inner();
         let first = reader.buffer().to_vec();
-        let end = pump::between_stdio_and(&reader.into_inner().into_inner(), &first);
+        let end = between_stdio_and(&reader.into_inner().into_inner(), &first);
         end.map(Ok).map_err(|source| ClientError::Connection { doing: "relay bytes", source })
     }
 }
@@ -352,139 +355,86 @@ fn take_field(event: &mut StreamEvent, line: &str) {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::{
-        fake::{FakeDaemon, Scratch},
-        *,
-    };
+/// File name of the program.
+pub const PROGRAM: &str = "aside";
+/// File name of the small program for hooks, which has no daemon and is next to the one that has.
+pub const HOOK_PROGRAM: &str = "aside-hook";
 
-    fn client(socket: &Path) -> Client {
-        Client::new(socket.to_owned(), Duration::from_secs(5))
+/// Starts the daemon in the background if nothing listens at `socket`, without waiting for it.
+///
+/// Shape: `places` are variables with the paths of the daemon, set in addition to the environment.
+/// Returns the starting process, which ends when the daemon answers; `None` if no process was
+/// started. Errors: none, by design, as for every step of a hook. A daemon that does not start
+/// logs the reason.
+pub fn start_if_absent(socket: &Path, places: &[(&str, &Path)]) -> Option<Child> {
+    let own = is_absent(socket).then(env::current_exe)?.ok()?;
+    let is_small = own.file_name().is_some_and(|name| name == HOOK_PROGRAM);
+    let program = if is_small { own.with_file_name(PROGRAM) } else { own };
+    let command = &mut Command::new(program);
+    // A harness may end the process group of a hook with the hook.
+    command.process_group(0);
+    command.arg("up").envs(places.iter().copied());
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.spawn().ok()
+}
+
+/// Why copying between stdio and the daemon ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PumpEnd {
+    /// The process at stdin or stdout has closed it.
+    ToTheEnd,
+    /// The daemon closed the connection.
+    UntilTheDaemonStopped,
+}
+
+/// Bytes per read: the capacity of a pipe.
+const BUFFER_BYTES: usize = 64 * 1024;
+
+/// Copies stdin to `socket`, and `first` and then the socket's data to stdout.
+///
+/// Shape: after the end of stdin, it waits for the remaining data of the socket. A thread that
+/// reads stdin may remain; it ends with the process. Errors: the socket, stdin or stdout cannot be
+/// used.
+fn between_stdio_and(socket: &UnixStream, first: &[u8]) -> io::Result<PumpEnd> {
+    // Uses the files themselves, because the standard library's buffers could retain a line.
+    let input = File::from(io::stdin().as_fd().try_clone_to_owned()?);
+    let output = File::from(io::stdout().as_fd().try_clone_to_owned()?);
+    relay(socket, first, input, output)
+}
+
+fn relay(socket: &UnixStream, first: &[u8], mut input: File, mut output: File) -> io::Result<PumpEnd> {
+    socket.set_nonblocking(false)?;
+    let has_ended = std::sync::Arc::new(AtomicBool::new(false));
+    let (mut to, ended) = (socket.try_clone()?, std::sync::Arc::clone(&has_ended));
+    thread::Builder::new().name("stdin".to_owned()).spawn(move || {
+        let copied = copy(&mut input, &mut to);
+        // A failed write means that the daemon has closed the connection, which the other direction
+        // detects.
+        ended.store(copied.is_ok(), Ordering::Release);
+        to.shutdown(Shutdown::Write).ok();
+    })?;
+    let mut from = socket;
+    let copied = output.write_all(first).and_then(|()| copy(&mut from, &mut output));
+    match copied {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(PumpEnd::ToTheEnd),
+        Err(error) if error.kind() != io::ErrorKind::ConnectionReset => Err(error),
+        Ok(_) | Err(_) if has_ended.load(Ordering::Acquire) => Ok(PumpEnd::ToTheEnd),
+        Ok(_) | Err(_) => Ok(PumpEnd::UntilTheDaemonStopped),
     }
+}
 
-    #[test]
-    fn a_plain_http_request_reads_the_whole_answer() {
-        let daemon = FakeDaemon::answering(&[
-            "HTTP/1.1 400 Bad Request\r\nContent-Type: application/json\r\nContent-Length: 5\r\n\r\nnope!",
-        ]);
-        let response = client(daemon.socket())
-            .request("POST", "/v1/events", &[("content-type", "application/json")], b"{}")
-            .expect("answer");
-        assert_eq!(
-            response,
-            Response {
-                status: 400,
-                headers: vec![
-                    ("content-type".to_owned(), "application/json".to_owned()),
-                    ("content-length".to_owned(), "5".to_owned()),
-                ],
-                body: b"nope!".to_vec(),
-            }
-        );
-        assert_eq!(
-            daemon.requests(),
-            [
-                "POST /v1/events HTTP/1.1\r\nhost: aside\r\nconnection: close\r\ncontent-type: application/json\r\n\
-              content-length:         2\r\n\r\n{}"
-            ]
-        );
-    }
-
-    #[test]
-    fn errors_name_the_fault_and_the_remedy() {
-        let folder = Scratch::new();
-        let absent = folder.path().join("absent.sock");
-        let stale = folder.path().join("stale.sock");
-        drop(std::os::unix::net::UnixListener::bind(&stale).expect("bind"));
-        for socket in [absent, stale] {
-            let error = client(&socket).request("GET", "/v1/status", &[], b"").expect_err("nobody there");
-            let expected = format!("no daemon at {}: start it with `aside up`", socket.display());
-            assert_eq!(error.to_string(), expected);
+/// Copies data as soon as it arrives, until the end.
+///
+/// The standard library's copy leaves the copying to the kernel where possible, and holds a line
+/// until the next one arrives.
+fn copy(from: &mut impl Read, to: &mut impl Write) -> io::Result<()> {
+    let mut buffer = vec![0; BUFFER_BYTES];
+    loop {
+        match from.read(&mut buffer) {
+            Ok(0) => return Ok(()),
+            Ok(count) => to.write_all(buffer.get(..count).ok_or(io::ErrorKind::InvalidData)?)?,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
         }
-        let error = client(&folder.path().join("a".repeat(200))).request("GET", "/v1/status", &[], b"");
-        let error = error.expect_err("a socket's path is short").to_string();
-        assert!(error.ends_with("aaa cannot be used as a socket"), "{error}");
-        for garbage in
-            ["SSH-2.0-OpenSSH\r\n\r\n", "HTTP/1.1 2x0 OK\r\n\r\n", "HTTP/1.1 200 OK\r\nno colon\r\n\r\n"]
-        {
-            let daemon = FakeDaemon::answering(&[garbage]);
-            let error = client(daemon.socket()).request("GET", "/", &[], b"").expect_err(garbage);
-            assert!(matches!(error, ClientError::NotHttp { .. }), "{garbage:?}: {error:?}");
-        }
-    }
-
-    #[test]
-    fn an_answer_that_breaks_off_is_an_error() {
-        for cut in [
-            "HTTP/1.1 200 OK\r\ncontent-le",
-            "HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nshort",
-            "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nab",
-            "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nab\r\n",
-        ] {
-            let daemon = FakeDaemon::answering(&[cut]);
-            let error = client(daemon.socket()).request("GET", "/", &[], b"").expect_err(cut);
-            assert!(matches!(error, ClientError::Connection { doing: "answer", .. }), "{cut:?}: {error:?}");
-        }
-    }
-
-    #[test]
-    fn a_request_to_a_silent_daemon_times_out() {
-        let daemon = FakeDaemon::silent();
-        let client = Client::new(daemon.socket().to_owned(), Duration::from_millis(20));
-        let error = client.request("GET", "/v1/status", &[], b"").expect_err("silence");
-        assert_eq!(error.to_string(), "the daemon took too long to answer");
-    }
-
-    #[test]
-    fn a_dripping_daemon_times_out_at_total_deadline() {
-        // Each byte arrives long before the deadline. All of them together would take ten times the
-        // deadline.
-        let pause = Duration::from_millis(10);
-        let daemon = FakeDaemon::dripping("HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n", pause);
-        let client = Client::new(daemon.socket().to_owned(), 10 * pause);
-        let error = client.request("GET", "/v1/status", &[], b"").expect_err("it never ends");
-        assert_eq!(error.to_string(), "the daemon took too long to answer");
-    }
-
-    #[test]
-    fn connecting_to_a_full_backlog_times_out() {
-        let folder = Scratch::new();
-        let path = folder.path().join("full.sock");
-        let listener = std::os::unix::net::UnixListener::bind(&path).expect("bound");
-        rustix::net::listen(&listener, 0).expect("a small backlog");
-        let _waiting = UnixStream::connect(&path).expect("there is room for one");
-        let client = Client::new(path, Duration::from_millis(20));
-        let error = client.request("GET", "/v1/status", &[], b"").expect_err("nobody takes it");
-        assert_eq!(error.to_string(), "the daemon took too long to take the connection");
-    }
-
-    #[test]
-    fn a_stream_yields_events_across_chunk_borders() {
-        let daemon = FakeDaemon::answering(&[
-            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
-            "c\r\n: hello\n\nid:\r\n",
-            "14;x=1\r\n 7\nevent: e\ndata: {\"\r\n",
-            "F\r\na\":1}\ndata: b\n\n\r\n",
-            "d\r\ndata: last\r\n\n\r\n",
-            "0\r\ntrailer: 1\r\n\r\n",
-        ]);
-        let mut stream =
-            client(daemon.socket()).stream("/v1/events/stream", &[]).expect("answer").expect("200");
-        let mut events = Vec::new();
-        while let Some(event) = stream.next_event().expect("stream") {
-            events.push((event.id, event.kind, event.data));
-        }
-        let expected = [("7", "e", "{\"a\":1}\nb"), ("", "", "last")]
-            .map(|(id, kind, data)| (id.into(), kind.into(), data.into()));
-        assert_eq!(events, expected);
-    }
-
-    #[test]
-    fn a_refused_stream_is_an_answer() {
-        let daemon = FakeDaemon::answering(&["HTTP/1.1 400 Bad Request\r\ncontent-length: 2\r\n\r\n{}"]);
-        let refused =
-            client(daemon.socket()).stream("/v1/events/stream", &[]).expect("answer").expect_err("400");
-        assert_eq!((refused.status, refused.body), (400, b"{}".to_vec()));
     }
 }

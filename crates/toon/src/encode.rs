@@ -1,4 +1,5 @@
-//! The canonical writer: selects TOON's form for a value, and writes its lines.
+//! The canonical writer, which selects TOON's form for a value and writes its lines, and the strict
+//! decoding of a whole text.
 //!
 //! A list of uniform objects is written as a table, an object of uniform objects as a keyed table,
 //! a list of scalars on one line, any other list as items. Recursion follows the value; the payload
@@ -6,7 +7,7 @@
 
 use serde_json::{Map, Value};
 
-use super::{INDENT, write_key, write_quoted, write_scalar, write_text};
+use crate::{write_key, write_quoted, write_scalar, write_text};
 
 /// Writes a whole document; an empty object produces an empty text.
 pub fn encode(value: &Value) -> String {
@@ -294,6 +295,42 @@ fn uniform_column<'v>(name: &'v str, objects: &[&'v Map<String, Value>]) -> Opti
     uniform_columns(&groups).map(|group| Column { name, group })
 }
 
+/// Spaces per level of nesting (TOON 4.x, default indentation).
+pub const INDENT: usize = 2;
+
+/// Error: a text is not strict TOON.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct ToonError {
+    /// The invalid line, counted from 1, if known.
+    pub line: Option<usize>,
+    /// The cause.
+    pub message: String,
+}
+
+/// Parses strict TOON 4.x. An integer beyond 64 bits becomes a string.
+///
+/// Errors: the first invalid line.
+pub fn decode(text: &str) -> Result<Value, ToonError> {
+    toon_format::decode_strict(text).map_err(|error| {
+        if let toon_format::ToonError::ParseError { line, message, .. } = error {
+            return ToonError { line: Some(line), message };
+        }
+        ToonError { line: None, message: error.to_string() }
+    })
+}
+
+/// The lines of `text`; at least one, which may be empty.
+pub fn lines(text: &str) -> impl Iterator<Item = &str> {
+    let mut rest = Some(text);
+    std::iter::from_fn(move || {
+        let text = rest.take()?;
+        let Some(end) = memchr::memchr(b'\n', text.as_bytes()) else { return Some(text) };
+        rest = text.get(end + 1..);
+        text.get(..end)
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -376,5 +413,18 @@ mod tests {
             prop_assert!(same(&decoded, &value), "{}", text);
             prop_assert_eq!(encode(&decoded), text);
         }
+    }
+
+    #[test]
+    fn every_newline_begins_a_line() {
+        for text in ["", "a", "a\nb", "\n", "a\n\n b\r\n", "\u{2713}\n\u{e9}"] {
+            assert_eq!(lines(text).collect::<Vec<_>>(), text.split('\n').collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn decode_error_names_the_offending_line() {
+        let error = decode("a: 1\nb[2]: 1\nc: 2").expect_err("one value for two");
+        assert_eq!(error.line, Some(2), "{error}");
     }
 }

@@ -19,15 +19,13 @@
 mod control;
 mod document;
 mod encode;
-mod invisible;
 mod scalar;
-mod text;
 pub mod tokens;
 
+pub use control::is_invisible;
 pub use control::{control_token_at, control_tokens, escape_control_tokens, has_control_token};
 pub use document::{Document, FlatField, Form, flat_fields};
+pub use encode::{INDENT, ToonError, decode, lines};
 pub use encode::{encode, encode_field, write_table};
-pub use invisible::is_invisible;
 pub use scalar::{write_key, write_number, write_quoted, write_scalar, write_text};
-pub use text::{INDENT, ToonError, decode, lines};
 pub use tokens::Tokens;

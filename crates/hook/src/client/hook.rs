@@ -18,8 +18,7 @@ use std::{
 use rustix::stdio::{stdin, stdout};
 
 use super::{
-    http::{self, Body, Request},
-    percent::{encode_bytes, percent_encode},
+    http::{self, Body, Request, encode_bytes, percent_encode},
     silence::{Silence, Wait},
     timed::{Deadline, Timed},
 };
