@@ -7,11 +7,9 @@
 //! it: a missing, corrupt or lagging file affects only its answers.
 
 mod apply;
-mod progress;
 mod reader;
 mod rows;
 mod schema;
-mod sql;
 mod writer;
 
 pub mod counted;
@@ -25,9 +23,8 @@ pub(crate) mod dump;
 mod tests;
 
 pub use self::{
-    progress::Progress,
     reader::{Command, Projection, View},
-    writer::{BYTES_MAX, EVENTS_MAX, Writer},
+    writer::{BYTES_MAX, EVENTS_MAX, Progress, Writer},
 };
 
 /// Name of the file in the state folder.

@@ -4,7 +4,7 @@
 
 use rusqlite::{CachedStatement, Connection, Result, Statement, params};
 
-use super::sql::to_sql;
+use super::rows::to_sql;
 use engine::{
     SessionChange,
     event::{EventRef, Scope, Seq, SessionId, codec},

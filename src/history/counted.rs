@@ -4,8 +4,8 @@ use engine::sorted::SortedMap;
 use rusqlite::{OptionalExtension, params};
 
 use super::{
-    View, rows,
-    sql::{from_sql, to_sql},
+    View,
+    rows::{self, from_sql, to_sql},
 };
 use journal::time::Timestamp;
 

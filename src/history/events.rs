@@ -3,9 +3,8 @@
 use rusqlite::OptionalExtension;
 
 use super::{
-    Looked, View, rows,
-    rows::{Conditions, IS_READABLE},
-    sql::to_sql,
+    Looked, View,
+    rows::{self, Conditions, IS_READABLE, to_sql},
 };
 use engine::{
     event::{Pattern, Seq, Severity},

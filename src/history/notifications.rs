@@ -3,9 +3,8 @@
 use rusqlite::{OptionalExtension, Row, types::Value};
 
 use super::{
-    Looked, View, rows,
-    rows::{Conditions, IS_READABLE},
-    sql::from_sql,
+    Looked, View,
+    rows::{self, Conditions, IS_READABLE, from_sql},
 };
 use engine::{notification::Priority, session::Readable};
 use journal::time::Timestamp;
@@ -50,7 +49,7 @@ impl View<'_> {
         conditions.add("n.place < ?", filter.before);
         conditions.add("n.subscriber = ?", filter.subscriber.clone());
         conditions.add("n.priority = ?", filter.priority.map(|priority| priority as i64));
-        conditions.add("n.created_at >= ?", filter.since.map(|time| super::sql::to_sql(time.as_millis())));
+        conditions.add("n.created_at >= ?", filter.since.map(|time| super::rows::to_sql(time.as_millis())));
         let names = rows::names(&filter.readable);
         if let Some(names) = &names {
             conditions.add_all(

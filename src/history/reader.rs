@@ -12,7 +12,7 @@ use engine::event::Seq;
 use rusqlite::{Connection, Transaction};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
-use super::{Doing, Failed, Progress, ProjectionError, schema, sql::from_sql, writer::BYTES_MAX};
+use super::{Doing, Failed, Progress, ProjectionError, rows::from_sql, schema, writer::BYTES_MAX};
 
 use crate::daemon::tasks::run_blocking;
 

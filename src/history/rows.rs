@@ -1,9 +1,5 @@
-//! Shared parts of queries: conditions and columns.
+//! Shared parts of statements: conditions, columns and numbers.
 
-use rusqlite::{Connection, Row, types::Value};
-use strum::VariantArray;
-
-use super::sql::from_sql;
 use engine::{
     event::{EventRef, Provenance, Seq, SessionId, Severity},
     notification::{InjectionPoint, Priority},
@@ -11,6 +7,8 @@ use engine::{
     sorted::SortedSet,
 };
 use journal::time::Timestamp;
+use rusqlite::{Connection, Row, types::Value};
+use strum::VariantArray;
 
 use crate::api::wire::{event::to_masked_json, history::LedgerLine};
 
@@ -185,4 +183,13 @@ pub(super) fn point(text: &str) -> &'static str {
 
 fn ranked<T: Copy>(all: &[T], rank: i64) -> Option<T> {
     usize::try_from(rank).ok().and_then(|rank| all.get(rank)).copied()
+}
+
+/// Converts a position or a time to SQLite's signed integer.
+pub(super) fn to_sql(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+pub(super) fn from_sql(number: i64) -> u64 {
+    u64::try_from(number).unwrap_or_default()
 }
