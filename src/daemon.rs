@@ -12,10 +12,8 @@ pub mod fold;
 mod limits;
 mod listen;
 mod lock;
-mod look_ahead;
 pub mod maintenance;
 pub mod planted;
-pub(crate) mod produced;
 pub mod program;
 mod projector;
 pub mod publisher;
@@ -25,13 +23,11 @@ pub mod regular_file;
 mod reload;
 pub mod replay;
 pub mod rules;
-mod shutdown;
 mod skipped;
 pub mod snapshots;
 mod supervisor;
 pub(crate) mod tasks;
 pub mod version;
-mod watchdog;
 
 use std::{
     collections::VecDeque,
@@ -57,8 +53,7 @@ pub use self::{
     quarantine::Convicted,
     recovery::Replaying,
     reload::ReloadError,
-    supervisor::TaskError,
-    watchdog::Watcher,
+    supervisor::{TaskError, Watcher},
 };
 use self::{
     event_loop::{EventLoop, Outgoing},
@@ -68,11 +63,9 @@ use self::{
     reload::{InForce, ReloadChannels, Reloader},
     replay::RecoveryError,
     rules::{RulesError, RulesStore},
-    shutdown::{Asked, GRACE, INTAKE_GRACE, Phase, Signals},
     skipped::Skipped,
     snapshots::writer::{self, Order, Schedule},
-    supervisor::{Supervisor, TaskKind},
-    watchdog::Watchdog,
+    supervisor::{Asked, GRACE, INTAKE_GRACE, Phase, Signals, Supervisor, TaskKind, Watchdog},
 };
 use journal::{Journal, Opened, Pace, Poisoned, meter::Meters, time::Timestamp};
 

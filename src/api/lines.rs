@@ -25,7 +25,7 @@ use crate::{
         room::Reservation,
         wire::publish::{Results, ResultsKind, Summary},
     },
-    daemon::produced::produced,
+    daemon::tasks::produced,
 };
 use engine::draft::{CallerNeeded, Defaults, Intake, LineSplitter, Verdicts};
 

@@ -28,7 +28,7 @@ use crate::{
     capability::{
         lsp::{self, source::missing_servers},
         outside::Generation,
-        source::troubles::Troubles,
+        source::inputs::Troubles,
     },
     config::producers::{self, Kind, PRODUCERS, Producer},
     history::counted::{COUNTED_MAX, Count, Counted},

@@ -41,15 +41,13 @@ use crate::{
             views::{SenderList, SenderView},
         },
     },
-    capability::{
-        source::secret,
-        webhook::{
-            self, Kind, Said,
-            alerts::{Alert, Refused},
-            signature,
-        },
+    capability::webhook::{
+        self, Kind, Said,
+        alerts::{Alert, Refused},
+        signature,
     },
     config::webhooks::{Sender, Webhooks},
+    daemon::regular_file,
 };
 
 /// The outcome of a body.
@@ -104,7 +102,7 @@ pub(crate) async fn list(State(app): State<App>) -> Json<SenderList> {
         problem: sender
             .secret_file
             .as_deref()
-            .and_then(|file| secret::read(file).err())
+            .and_then(|file| regular_file::read_secret(file).err())
             .map(|error| error.to_string()),
     };
     let senders = known.senders.iter().map(view).collect();
@@ -135,7 +133,7 @@ pub(crate) async fn webhook(
     let known = app.config.webhooks();
     let (kind, sender) = expected(&known, &name)?;
     let secret = match &sender.secret_file {
-        Some(file) => Some(secret::read(file).map_err(|error| unusable(kind, &error))?),
+        Some(file) => Some(regular_file::read_secret(file).map_err(|error| unusable(kind, &error))?),
         None if may_publish => None,
         None => return Err(unsigned(kind)),
     };

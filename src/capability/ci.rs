@@ -35,7 +35,7 @@ use tokio::{
 use tokio_stream::{Stream, StreamExt};
 
 use crate::{
-    capability::source::{Clocks, Outlet, Parts, Source, events_of, pause_if, values::values},
+    capability::source::{Clocks, Outlet, Parts, Source, events_of, pause_if, values},
     daemon::{
         program::{Ids, Missing, Place, Program, Programs},
         tasks::run_blocking,

@@ -9,11 +9,9 @@ mod command;
 mod desktop;
 mod harness;
 mod http;
-mod json;
 mod kind;
 mod log;
 mod ntfy;
-mod outcome;
 #[cfg(feature = "https")]
 mod secure;
 mod webhook;
@@ -32,12 +30,9 @@ use tokio::{
 };
 use tokio_stream::{Stream, StreamExt};
 
-use self::{
-    kind::{Attempt, Kind},
-    outcome::failed,
-};
+use self::kind::{Attempt, Kind, failed};
 use crate::{
-    capability::source::{Clocks, Outlet, Parts, Source, events_of, values::values},
+    capability::source::{Clocks, Outlet, Parts, Source, events_of, values},
     daemon::{program::Programs, tasks::Task},
 };
 use engine::{

@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use engine::{ci::switch as ci, rules::CompiledRules, settings::sources, watch::hosts as watch};
 
-use crate::capability::{log, lsp::switch as lsp, paths, schedule, shell};
+use crate::capability::{log, lsp, paths, schedule, shell};
 
 sources! {
     // Module, name in `[sources]`, subject of its events, and its requirement.

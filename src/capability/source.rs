@@ -5,15 +5,12 @@
 //! restarted, with longer waits each time, and never ends the daemon. To add one, implement
 //! [`Source`] in the folder of its capability, and add a row in `config/producers.rs`.
 
-pub(crate) mod folders;
+pub(crate) mod files;
 pub mod inputs;
-pub(crate) mod look;
 pub mod process;
-pub(crate) mod running;
-pub mod secret;
 pub(crate) mod tail;
-pub mod troubles;
-pub(crate) mod values;
+#[cfg(test)]
+mod tests;
 
 use std::{
     any::Any,
@@ -42,13 +39,21 @@ use journal::{
 use serde_json::json;
 use tokio::{
     io::unix::AsyncFd,
-    sync::{mpsc::Sender, watch},
-    task::JoinSet,
+    sync::{
+        mpsc::Sender,
+        watch::{self, Receiver},
+    },
+    task::{AbortHandle, JoinError, JoinSet},
 };
-use tokio_stream::{Stream, StreamExt};
+use tokio_stream::{Stream, StreamExt, wrappers::WatchStream};
 
 use self::inputs::Inputs;
-use crate::daemon::{causes::with_causes, produced::produced, program::Programs, publisher::Publisher};
+use crate::daemon::{
+    causes::with_causes,
+    program::Programs,
+    publisher::Publisher,
+    tasks::{Task, produced},
+};
 
 /// The wait before a failed source is restarted; doubled after each further failure.
 const BACK_OFF_MIN: Duration = Duration::from_secs(1);
@@ -316,5 +321,65 @@ pub(crate) async fn pause(duration: Duration) {
     tokio::time::sleep(duration).await;
 }
 
-#[cfg(test)]
-mod tests;
+/// The newest value of an input, first and after each change. It ends with the event loop.
+pub(crate) fn values<T: Clone + Send + Sync + 'static>(input: &Receiver<T>) -> WatchStream<T> {
+    WatchStream::new(input.clone())
+}
+
+/// One item for each change of an input, until the event loop ends.
+pub(crate) fn changes<T: Clone + Send + Sync + 'static>(
+    input: &Receiver<T>,
+) -> impl Stream<Item = ()> + Send + Unpin + use<T> {
+    let mut input = input.clone();
+    // The value before the first change is read by the caller.
+    input.mark_unchanged();
+    WatchStream::from_changes(input).map(drop)
+}
+
+/// Tasks by key; all are aborted when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Running<K> {
+    tasks: JoinSet<()>,
+    handles: Vec<(K, AbortHandle)>,
+}
+
+impl<K> Default for Running<K> {
+    fn default() -> Self {
+        Self { tasks: JoinSet::new(), handles: Vec::new() }
+    }
+}
+
+impl<K: PartialEq + Clone> Running<K> {
+    /// Aborts the tasks whose keys are not in `wanted`, and starts a task for each new key.
+    pub(crate) fn renew<F: Future<Output = ()> + Send + 'static>(
+        &mut self,
+        wanted: &[K],
+        run: impl Fn(K) -> F,
+    ) {
+        self.handles.retain(|(key, task)| {
+            let is_wanted = wanted.contains(key);
+            if !is_wanted {
+                task.abort();
+            }
+            is_wanted
+        });
+        for key in wanted {
+            if !self.handles.iter().any(|(known, _)| known == key) {
+                let task: Task<()> = Box::pin(run(key.clone()));
+                let task = self.tasks.spawn(task);
+                self.handles.push((key.clone(), task));
+            }
+        }
+    }
+
+    /// Waits until a task has ended; forever if there is none.
+    ///
+    /// Errors: the task panicked.
+    pub(crate) async fn ended(&mut self) -> Result<(), JoinError> {
+        match self.tasks.join_next().await {
+            Some(Err(error)) if error.is_panic() => Err(error),
+            Some(Ok(()) | Err(_)) => Ok(()),
+            None => pending().await,
+        }
+    }
+}

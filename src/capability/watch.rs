@@ -5,10 +5,7 @@
 //! check fails three times in a row, it ends the watch with `watch.failed`. The engine decides
 //! whether enough conditions are met, and what to publish then.
 
-mod address;
 mod look;
-mod looked;
-mod path;
 
 use std::{
     collections::{HashMap, HashSet},
@@ -27,14 +24,10 @@ use tokio::{
 };
 use tokio_stream::{Stream, StreamExt};
 
-pub use self::{
-    look::look,
-    looked::{Look, LookError},
-};
+pub use self::look::{Look, LookError, look};
 use crate::{
     capability::source::{
-        Clocks, Outlet, Parts, Source, events_of, folders::Folders, inputs::OpenWatches, pause,
-        values::values,
+        Clocks, Outlet, Parts, Source, events_of, files::Folders, inputs::OpenWatches, pause, values,
     },
     daemon::tasks::Task,
 };

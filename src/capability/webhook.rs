@@ -7,7 +7,6 @@
 
 pub mod alerts;
 mod body;
-mod field;
 pub mod signature;
 
 use engine::{
@@ -17,11 +16,8 @@ use engine::{
 use serde_json::{Map, Value};
 use strum::{IntoStaticStr, VariantArray};
 
-pub use self::field::Path;
-use self::{
-    body::{Fields, Top},
-    field::clean,
-};
+pub use self::body::Path;
+use self::body::{Fields, Top, clean};
 
 engine::words::impl_as_str!(Kind);
 

@@ -8,8 +8,8 @@ use std::{
 
 use crate::{
     capability::problem::{
-        format::text_of,
         matcher::{FILE_BYTES_MAX, MatcherError, Matchers},
+        text::text_of,
     },
     config::{
         report::{Diagnostic, Place},

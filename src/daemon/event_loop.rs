@@ -19,7 +19,7 @@ use super::{
     fold::{Fold, FoldError},
     projector::Feed,
     snapshots::{Capture, writer::Schedule},
-    watchdog::Watchdog,
+    supervisor::Watchdog,
 };
 use engine::{
     Engine, Output, RequestId, SUBSCRIBER_FAILED,

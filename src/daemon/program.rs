@@ -6,25 +6,23 @@
 //! is a folder of the daemon, and only the objects are the repository's (docs/design/git.md).
 //! Programs that the user configured (a language server, the command of a sink) run as configured.
 
-mod found;
-mod repository;
+#[cfg(test)]
+mod tests;
 
 use std::{
+    collections::VecDeque,
     env,
-    ffi::OsString,
-    fs, io,
+    ffi::{OsStr, OsString},
+    fs::{self, File, OpenOptions},
+    io::{self, Read},
+    os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt, symlink},
     path::{Path, PathBuf},
     process::{Command, Stdio},
-    sync::Arc,
+    sync::{Arc, Mutex, PoisonError},
 };
 
+use engine::sorted::SortedMap;
 use strum::{IntoStaticStr, VariantArray};
-
-use self::found::Found;
-pub use self::{
-    found::{Missing, Workspaces},
-    repository::{Ids, Place},
-};
 
 /// Variables for every program: language, time zone, folder for temporary files.
 const OF_ALL: &[&str] = &["LANG", "LC_ALL", "LC_CTYPE", "LC_MESSAGES", "TZ", "TMPDIR"];
@@ -141,7 +139,7 @@ impl Programs {
     fn find_in(state: &Path, path: OsString) -> io::Result<Self> {
         let folder = std::path::absolute(state)?.join("programs");
         for ids in Ids::VARIANTS {
-            repository::write_empty(&folder.join(ids.as_str()), *ids, None)?;
+            write_empty(&folder.join(ids.as_str()), *ids, None)?;
         }
         let found = Found::find(path, Program::VARIANTS.iter().map(|program| program.as_str()));
         Ok(Self { found, folder, workspaces: Arc::default() })
@@ -224,7 +222,7 @@ impl Programs {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             Ok(()) | Err(_) => {}
         }
-        repository::write_empty(&view, ids, Some(place))?;
+        write_empty(&view, ids, Some(place))?;
         let missing = |missing| io::Error::new(io::ErrorKind::NotFound, missing);
         let mut command = self.git_on(&place.objects(), ids).map_err(missing)?;
         command.env("GIT_DIR", view);
@@ -232,5 +230,263 @@ impl Programs {
     }
 }
 
-#[cfg(test)]
-mod tests;
+/// Folders of the system's own programs. They count as outside of every session's folder: a session
+/// may work in `/`.
+const OF_THE_SYSTEM: [&str; 8] = [
+    "/usr/local/sbin",
+    "/usr/local/bin",
+    "/usr/sbin",
+    "/usr/bin",
+    "/sbin",
+    "/bin",
+    "/snap/bin",
+    "/run/current-system/sw/bin",
+];
+/// Most folders of sessions that are kept; the oldest is evicted.
+const WORKSPACES_MAX: usize = 4_096;
+
+/// Why a program is not run.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Missing {
+    /// No such program.
+    #[error("{0} is not in the daemon's PATH")]
+    Absent(String),
+    /// It is only in the folder of a session, whose content must not run.
+    #[error("{program} is only in a session's folder: {}", path.display())]
+    InWorkspace {
+        /// Its name.
+        program: String,
+        /// Where it is.
+        path: PathBuf,
+    },
+}
+
+/// The folders that sessions work in, and the tops of their repositories.
+#[derive(Debug, Default)]
+pub struct Workspaces(Mutex<VecDeque<Arc<str>>>);
+
+impl Workspaces {
+    /// Notes a folder.
+    pub fn note(&self, folder: &str) {
+        let mut folders = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if folders.iter().any(|known| **known == *folder) || !folder.starts_with('/') {
+            return;
+        }
+        folders.push_back(folder.into());
+        let surplus = folders.len().saturating_sub(WORKSPACES_MAX);
+        folders.drain(..surplus);
+    }
+
+    /// Whether `path` is in one of the folders, and not in one of the system's.
+    fn hold(&self, path: &Path) -> bool {
+        if path.parent().is_some_and(|folder| OF_THE_SYSTEM.iter().any(|own| folder == Path::new(own))) {
+            return false;
+        }
+        let folders = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        folders.iter().any(|folder| path.starts_with(&**folder))
+    }
+}
+
+/// A program.
+#[derive(Debug, Clone)]
+struct At {
+    path: PathBuf,
+    /// The same with its folder's links resolved, and with its own.
+    real: [PathBuf; 2],
+}
+
+/// A folder of programs.
+#[derive(Debug, Clone)]
+struct Folder {
+    path: PathBuf,
+    /// The same without links.
+    real: PathBuf,
+}
+
+fn without_links(path: &Path) -> PathBuf {
+    fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
+}
+
+impl At {
+    fn new(folder: &Folder, name: &OsStr) -> Self {
+        let path = folder.path.join(name);
+        Self { real: [folder.real.join(name), without_links(&path)], path }
+    }
+
+    fn is_outside(&self, workspaces: &Workspaces) -> bool {
+        [&self.path].into_iter().chain(&self.real).all(|path| !workspaces.hold(path))
+    }
+}
+
+/// The folders of `PATH` that are absolute, at the start of the daemon, and the programs in them.
+#[derive(Debug, Default)]
+struct Found {
+    folders: Vec<Folder>,
+    programs: SortedMap<String, Vec<At>>,
+}
+
+impl Found {
+    /// Searches the folders of `path` for `names`.
+    fn find(path: OsString, names: impl Iterator<Item = &'static str>) -> Self {
+        let folders = env::split_paths(&path).filter(|folder| folder.is_absolute());
+        let folders = folders.map(|path| Folder { real: without_links(&path), path }).collect();
+        let mut found = Self { folders, programs: SortedMap::new() };
+        for name in names {
+            found.programs.insert(name.to_owned(), found.search(OsStr::new(name)));
+        }
+        found
+    }
+
+    fn search(&self, name: &OsStr) -> Vec<At> {
+        let programs = self.folders.iter().map(|folder| At::new(folder, name));
+        programs.filter(|program| is_program(&program.path)).collect()
+    }
+
+    /// The first program of that name outside of `workspaces`. A name that was not searched at the
+    /// start, from a user's configuration, is searched now.
+    fn outside(&self, name: &str, workspaces: &Workspaces) -> Result<PathBuf, Missing> {
+        let searched;
+        let programs = match self.programs.get(name) {
+            Some(programs) => programs,
+            None => {
+                searched = self.search(OsStr::new(name));
+                &searched
+            }
+        };
+        if let Some(program) = programs.iter().find(|program| program.is_outside(workspaces)) {
+            return Ok(program.path.clone());
+        }
+        Err(match programs.first() {
+            Some(At { path, .. }) => Missing::InWorkspace { program: name.to_owned(), path: path.clone() },
+            None => Missing::Absent(name.to_owned()),
+        })
+    }
+
+    /// The `PATH` for a program: the absolute folders outside of `workspaces`.
+    fn folders_outside(&self, workspaces: &Workspaces) -> OsString {
+        let is_outside = |folder: &&Folder| {
+            let inner = |path: &Path| workspaces.hold(&path.join("program"));
+            !inner(&folder.path) && !inner(&folder.real)
+        };
+        let folders = self.folders.iter().filter(is_outside).map(|folder| &folder.path);
+        // No folder of a split list has a colon.
+        env::join_paths(folders).unwrap_or_default()
+    }
+}
+
+fn is_program(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+}
+
+/// Most bytes of a file that names a folder or a branch.
+const LINE_BYTES_MAX: u64 = 8 * 1024;
+/// Opens a pipe without waiting for its other end.
+const NON_BLOCKING: i32 = rustix::fs::OFlags::NONBLOCK.bits() as i32;
+/// HEAD of an empty repository.
+const NO_BRANCH: &str = "ref: refs/heads/none";
+
+/// The hash function of a repository's object ids.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "lowercase")]
+pub enum Ids {
+    /// Ids of 40 digits.
+    Sha1,
+    /// Ids of 64 digits.
+    Sha256,
+}
+
+impl Ids {
+    /// The hash function of a full id; `None` if `id` is not one.
+    pub fn of(id: &str) -> Option<Self> {
+        let ids = match id.len() {
+            40 => Self::Sha1,
+            64 => Self::Sha256,
+            _ => return None,
+        };
+        id.bytes().all(|byte| byte.is_ascii_hexdigit()).then_some(ids)
+    }
+
+    fn as_str(self) -> &'static str {
+        self.into()
+    }
+}
+
+/// Where a repository is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// The top folder of its files.
+    pub top: PathBuf,
+    /// Its own folder: `.git`, or the folder that the file `.git` names.
+    own: PathBuf,
+    /// The folder of its objects, branches and settings: its own, or that of the main repository of
+    /// a worktree.
+    common: PathBuf,
+}
+
+impl Place {
+    /// The repository of `folder`, if there is one. May block on a mount that does not answer.
+    ///
+    /// Source: git-worktree(1) and gitrepository-layout(5).
+    pub fn of(folder: &Path) -> Option<Self> {
+        let has_git = |folder: &&Path| fs::symlink_metadata(folder.join(".git")).is_ok();
+        let top = folder.ancestors().find(has_git)?;
+        let git = top.join(".git");
+        let own = if git.is_dir() { git } else { top.join(read_line(&git)?.strip_prefix("gitdir: ")?) };
+        let common = read_line(&own.join("commondir")).map_or_else(|| own.clone(), |line| own.join(line));
+        Some(Self { top: top.to_owned(), own, common })
+    }
+
+    /// The folder of its objects.
+    pub fn objects(&self) -> PathBuf {
+        self.common.join("objects")
+    }
+
+    /// The file with its settings.
+    pub fn settings(&self) -> PathBuf {
+        self.common.join("config")
+    }
+
+    fn has_tables(&self) -> bool {
+        self.common.join("reftable/tables.list").is_file()
+    }
+}
+
+/// Replaces the folder by one that git takes for a repository: no settings but the form of its ids,
+/// and the objects and refs of another repository as links. The refs are those of `refs_of`, if
+/// given.
+///
+/// Errors: the folder cannot be written, or has tables of refs that are not those of a worktree.
+fn write_empty(folder: &Path, ids: Ids, refs_of: Option<&Place>) -> io::Result<()> {
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    let has_tables = refs_of.is_some_and(Place::has_tables);
+    if let Some(place) = refs_of {
+        if has_tables && place.own != place.common {
+            return Err(io::Error::other("a worktree with tables of refs"));
+        }
+        for name in ["refs", "packed-refs", "reftable"] {
+            symlink(place.common.join(name), folder.join(name))?;
+        }
+    } else {
+        fs::create_dir_all(folder.join("refs"))?;
+    }
+    fs::create_dir_all(folder.join("objects"))?;
+    let storage = if has_tables { "\trefStorage = reftable\n" } else { "" };
+    let settings = format!(
+        "[core]\n\tbare = true\n\trepositoryformatversion = 1\n[extensions]\n\tobjectFormat = {}\n{storage}",
+        ids.as_str()
+    );
+    fs::write(folder.join("config"), settings)?;
+    let head = refs_of.and_then(|place| read_line(&place.own.join("HEAD")));
+    fs::write(folder.join("HEAD"), format!("{}\n", head.as_deref().unwrap_or(NO_BRANCH)))
+}
+
+/// The first line of a small regular file, if there is one.
+fn read_line(path: &Path) -> Option<String> {
+    let file = OpenOptions::new().read(true).custom_flags(NON_BLOCKING).open(path).ok()?;
+    let file: File = file.metadata().ok()?.is_file().then_some(file)?;
+    let mut bytes = Vec::new();
+    file.take(LINE_BYTES_MAX).read_to_end(&mut bytes).ok()?;
+    let text = String::from_utf8(bytes).ok()?;
+    let line = text.lines().next()?.trim_end();
+    (!line.is_empty()).then(|| line.to_owned())
+}

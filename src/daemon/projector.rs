@@ -18,7 +18,6 @@
 
 mod catch_up;
 mod feed;
-mod file;
 #[cfg(test)]
 mod tests;
 
@@ -41,9 +40,8 @@ use self::{
     feed::{KEPT_BYTES_MAX, Subscribed, Subscription, TRANSACTION_NOTES_MAX},
 };
 pub(super) use self::{
-    catch_up::{ReplaySource, rebuild},
+    catch_up::{ReplaySource, open, rebuild},
     feed::Feed,
-    file::open,
 };
 use super::fold::Fold;
 use engine::{event::Seq, notes::Notes};
@@ -172,8 +170,8 @@ impl Projector {
         }
         let cursor = opened.as_ref().map(Writer::cursor);
         let mut writer = self.with_no_reader(|path| {
-            let opened = opened.map_or_else(|| file::open(path), Ok)?;
-            file::keep_or_replace(opened, &self.source.journal, path)
+            let opened = opened.map_or_else(|| catch_up::open(path), Ok)?;
+            catch_up::keep_or_replace(opened, &self.source.journal, path)
         })?;
         writer.set_bytes_max(self.projection.bytes_max());
         // The limit may be lower than before.
@@ -324,7 +322,7 @@ impl Projector {
         self.projection.progress().end_feed();
         self.projection.progress().commit(Seq::ZERO);
         drop(writer);
-        let mut replaced = self.with_no_reader(file::replace)?;
+        let mut replaced = self.with_no_reader(catch_up::replace)?;
         replaced.set_bytes_max(self.projection.bytes_max());
         Ok(replaced)
     }

@@ -8,7 +8,7 @@
 
 use std::{collections::BTreeSet, fs, path::Path};
 
-use aside::capability::problem::{Problem, lines::Lines, matcher::Matchers};
+use aside::capability::problem::{Problem, matcher::Matchers, text::Lines};
 
 /// The file and the matcher.
 const TOOLS: [(&str, &str); 38] = [

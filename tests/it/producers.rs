@@ -30,7 +30,7 @@ const READS: [(&str, &[&str]); 5] = [
     ("loop", &["agent.turn.start", "tool.call.failure", "tool.call.success", "tool.call.timeout"]),
 ];
 /// Code that writes the events of several producers.
-const SHARED: [(&str, &[&str]); 1] = [("src/capability/problem/report.rs", &["lsp", "run"])];
+const SHARED: [(&str, &[&str]); 1] = [("src/capability/problem.rs", &["lsp", "run"])];
 /// Code that reads events and publishes none.
 const READS_ONLY: [&str; 3] = ["src/engine/echoes.rs", "src/probe/memory.rs", "src/probe/world.rs"];
 /// The headers of the tables in docs/sources.md; the rows follow.

@@ -16,15 +16,11 @@ use crate::capability::{
     log::{Lines, Log, Place},
     outside,
     source::{
-        Clocks, Outlet, Parts, Source, events_of,
-        folders::Folders,
-        inputs,
-        look::{LOOK_EVERY, LOOK_MAX, is_remote, on_thread, watch_around},
+        Clocks, Outlet, Parts, Running, Source, changes, events_of,
+        files::{Folders, LOOK_EVERY, LOOK_MAX, is_remote, on_thread, watch_around},
+        inputs::{self, Troubles},
         pause, pause_if,
-        running::Running,
         tail::Tail,
-        troubles::Troubles,
-        values::changes,
     },
 };
 

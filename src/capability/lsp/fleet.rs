@@ -12,11 +12,10 @@ use std::{collections::VecDeque, mem, sync::Arc, time::Duration};
 use serde_json::Value;
 
 use super::{
-    NAME, Writer,
+    Kind, NAME, Settings, Writer,
     message::Incoming,
     record::{Record, SESSIONS_MAX},
     server::{Need, Server},
-    switch::{Kind, Settings},
 };
 use engine::{
     event::{Event, SessionId},

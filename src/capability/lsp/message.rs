@@ -1,12 +1,14 @@
-//! JSON messages between aside and a language server.
+//! JSON messages between aside and a language server: with paths as URIs, and diagnostics as problems.
 //!
 //! Source: version 3.17 of the protocol; `experimental/serverStatus` is an extension of
 //! rust-analyzer.
 
+use std::fmt::Write;
+
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::uri;
+use crate::capability::problem::{Level, Problem};
 
 /// Most values, keys and levels of a message together: the diagnostics of a file with some thousand
 /// problems. A message of empty objects would take fifty times its length.
@@ -138,7 +140,7 @@ const METHOD_NOT_FOUND: i32 = -32_601;
 
 /// Parameters of the first request: the process, the folder, and the capabilities.
 pub fn initialize(root: &str, pid: u32) -> Value {
-    let uri = uri::of_path(root);
+    let uri = uri_of_path(root);
     let name = root.rsplit('/').next().unwrap_or(root);
     json!({
         // A server exits when it sees this process end.
@@ -179,8 +181,93 @@ pub fn language_of(path: &str) -> &str {
     }
 }
 
+const SCHEME: &str = "file://";
+
+/// The URI of an absolute path.
+pub fn uri_of_path(path: &str) -> String {
+    let mut uri = SCHEME.to_owned();
+    for byte in path.bytes() {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'/' | b'-' | b'.' | b'_' | b'~' => {
+                uri.push(byte.into())
+            }
+            _ => write!(uri, "%{byte:02X}").expect("a text takes all"),
+        }
+    }
+    uri
+}
+
+/// The path in a URI; `None` if it is not a file of this machine.
+pub fn path_of_uri(uri: &str) -> Option<String> {
+    let encoded = uri.strip_prefix(SCHEME).filter(|path| path.starts_with('/'))?;
+    let mut bytes = Vec::with_capacity(encoded.len());
+    let mut rest = encoded.as_bytes();
+    while let Some((first, after)) = rest.split_first() {
+        let (byte, after) = match (first, after) {
+            (b'%', [high, low, after @ ..]) => (digit(*high)? << 4 | digit(*low)?, after),
+            (byte, after) => (*byte, after),
+        };
+        bytes.push(byte);
+        rest = after;
+    }
+    String::from_utf8(bytes).ok()
+}
+
+fn digit(byte: u8) -> Option<u8> {
+    char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok())
+}
+
+/// Most errors of one file.
+const OF_FILE_MAX: usize = 200;
+/// Longest message, in characters; some 25 tokens per row should be enough.
+const MESSAGE_CHARS_MAX: usize = 200;
+/// The protocol's number for an error.
+const ERROR: u64 = 1;
+
+/// The errors among the diagnostics of a file.
+///
+/// Shape: in the server's order, at most 200. A diagnostic without severity is an error, because
+/// the protocol leaves that to the client.
+pub fn errors(path: &str, diagnostics: &Value) -> Vec<Problem> {
+    let all = diagnostics.as_array().into_iter().flatten();
+    let is_error = |one: &&Value| one.get("severity").and_then(Value::as_u64).unwrap_or(ERROR) == ERROR;
+    all.filter(is_error).take(OF_FILE_MAX).map(|one| problem(path, one)).collect()
+}
+
+fn problem(path: &str, diagnostic: &Value) -> Problem {
+    let start = |field: &str| {
+        let number = diagnostic.pointer("/range/start").and_then(|start| start.get(field))?.as_u64()?;
+        u32::try_from(number).ok()?.checked_add(1)
+    };
+    let code = diagnostic.get("code").map(|code| code.get("value").unwrap_or(code));
+    let code = code.and_then(|code| match code.as_str() {
+        Some(text) => Some(text.to_owned()),
+        None => code.as_i64().map(|number| number.to_string()),
+    });
+    let message = diagnostic.get("message").map(|message| message.get("value").unwrap_or(message));
+    let message = message.and_then(Value::as_str).unwrap_or_default();
+    Problem {
+        file: Some(path.to_owned()),
+        line: start("line"),
+        column: start("character"),
+        severity: Level::Error,
+        code: code.map(|code| named(diagnostic, code)),
+        message: message.chars().take(MESSAGE_CHARS_MAX).collect(),
+    }
+}
+
+/// A code in its usual form: the compiler of TypeScript prints `TS2322` where its server sends
+/// 2322.
+fn named(diagnostic: &Value, code: String) -> String {
+    let source = diagnostic.get("source").and_then(Value::as_str).unwrap_or_default();
+    let is_number = code.bytes().all(|byte| byte.is_ascii_digit());
+    if matches!(source, "typescript" | "ts") && is_number { format!("TS{code}") } else { code }
+}
+
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -233,5 +320,56 @@ mod tests {
         ] {
             assert_eq!(answer(&json!(7), method, &params), expected);
         }
+    }
+
+    #[test]
+    fn a_path_comes_back_however_it_is_encoded() {
+        for (path, uri) in [
+            ("/w/a.rs", "file:///w/a.rs"),
+            ("/w/a b%.rs", "file:///w/a%20b%25.rs"),
+            ("/w/\u{e4}(1).ts", "file:///w/%C3%A4%281%29.ts"),
+        ] {
+            assert_eq!(uri_of_path(path), uri);
+            assert_eq!(path_of_uri(uri).as_deref(), Some(path));
+        }
+        assert_eq!(path_of_uri("file:///w/%c3%a4(1).ts").as_deref(), Some("/w/\u{e4}(1).ts"));
+        for uri in ["untitled:1", "file://host/a", "file:///%zz", "file:///%ff", "/w/a.rs"] {
+            assert_eq!(path_of_uri(uri), None, "{uri}");
+        }
+    }
+
+    #[test]
+    fn errors_are_taken_with_lines_from_one() {
+        let range = |line: u32| json!({ "start": { "line": line, "character": 8 }, "end": { "line": line, "character": 9 } });
+        let all = json!([
+            { "range": range(41), "severity": 1, "code": "E0425", "source": "rustc", "message": "cannot find `x`" },
+            { "range": range(1), "severity": 2, "message": "unused" },
+            { "range": range(0), "severity": 1, "code": 2322, "source": "typescript", "message": "no" },
+            { "range": range(0), "code": { "value": "E0308", "target": "https://x" }, "message": { "kind": "markdown", "value": "m" } },
+            { "severity": 1, "message": 5 },
+            "nonsense",
+        ]);
+        let found: Vec<_> = errors("/w/a.rs", &all)
+            .into_iter()
+            .map(|one| (one.line, one.column, one.code.unwrap_or_default(), one.message))
+            .collect();
+        let row = |line: Option<u32>, code: &str, message: &str| {
+            (line, line.map(|_| 9), code.to_owned(), message.to_owned())
+        };
+        let expected = [
+            row(Some(42), "E0425", "cannot find `x`"),
+            row(Some(1), "TS2322", "no"),
+            row(Some(1), "E0308", "m"),
+            row(None, "", ""),
+            row(None, "", ""),
+        ];
+        assert_eq!(found, expected);
+        assert_eq!(errors("/w/a.rs", &json!("nonsense")), []);
+        let many = Value::Array(vec![json!({ "message": "x".repeat(9_000) }); 1_000]);
+        let many = errors("/w/a.rs", &many);
+        assert_eq!(
+            (many.len(), many.first().map(|one| one.message.len())),
+            (OF_FILE_MAX, Some(MESSAGE_CHARS_MAX))
+        );
     }
 }

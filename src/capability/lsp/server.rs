@@ -5,8 +5,6 @@
 //! findings with an older version are dropped. If a server sends no versions, its findings count as
 //! new only after it has answered a request about the newest text. All waits are bounded.
 
-mod quiet;
-
 #[cfg(test)]
 mod tests;
 
@@ -18,18 +16,13 @@ use std::{
 };
 
 use engine::sorted::{SortedMap, SortedSet};
-
+use journal::time::Timestamp;
 use serde_json::{Value, json};
 
-use self::quiet::{ANSWER_MAX, Busy, FIRST_NEWS_MAX, FIRST_QUIET, NEWS_MAX, QUIET};
-use super::{
-    diagnostics::errors,
-    message::{Incoming, answer, initialize, language_of, notice, request},
-    uri,
+use crate::capability::{
+    lsp::message::{self, Incoming, answer, errors, initialize, language_of, notice, request},
+    problem::Problem,
 };
-use journal::time::Timestamp;
-
-use crate::capability::problem::Problem;
 
 /// Most open documents of a server. The one with the oldest write is closed for a new one.
 pub const DOCUMENTS_MAX: usize = 50;
@@ -209,7 +202,10 @@ impl Server {
         let Some(document) = self.documents.remove(path) else { return };
         self.stale.remove(path);
         if document.is_open {
-            self.tell("textDocument/didClose", json!({ "textDocument": { "uri": uri::of_path(path) } }));
+            self.tell(
+                "textDocument/didClose",
+                json!({ "textDocument": { "uri": message::uri_of_path(path) } }),
+            );
         }
         self.touch(now);
     }
@@ -378,7 +374,7 @@ impl Server {
     fn send_text(&mut self, path: &Arc<str>, now: Timestamp) {
         let Some(document) = self.documents.get_mut(path) else { return };
         let Some(text) = document.text.take() else { return };
-        let (uri, version) = (uri::of_path(path), document.version);
+        let (uri, version) = (message::uri_of_path(path), document.version);
         document.since = now;
         if std::mem::replace(&mut document.is_open, true) {
             let changes = json!([{ "text": text }]);
@@ -419,7 +415,9 @@ impl Server {
     }
 
     fn take_pushed(&mut self, params: &Value, now: Timestamp) {
-        let Some(path) = params.get("uri").and_then(Value::as_str).and_then(uri::to_path) else { return };
+        let Some(path) = params.get("uri").and_then(Value::as_str).and_then(message::path_of_uri) else {
+            return;
+        };
         let version = params.get("version").and_then(Value::as_i64);
         let found = errors(&path, params.get("diagnostics").unwrap_or(&Value::Null));
         let path: Arc<str> = path.into();
@@ -492,7 +490,7 @@ impl Server {
         // Earlier requests are about an older state.
         self.asked.retain(|_, asked| !matches!(asked.what, Question::Pull(..)));
         for (path, version) in wanted {
-            let params = json!({ "textDocument": { "uri": uri::of_path(&path) } });
+            let params = json!({ "textDocument": { "uri": message::uri_of_path(&path) } });
             self.ask("textDocument/diagnostic", params, Question::Pull(path, version), now);
         }
     }
@@ -529,5 +527,71 @@ impl Server {
         self.next_id += 1;
         self.asked.insert(self.next_id, Asked { what, at: now });
         self.messages.push_back(request(self.next_id, method, params));
+    }
+}
+
+/// How long a server has to be silent to count as quiet. Source: OpenCode waits 150 ms, and a
+/// compiler run started by a save begins some milliseconds after the previous one has ended.
+const QUIET: Duration = Duration::from_millis(300);
+/// The same until a server is first quiet: errors found before are old, and servers for TypeScript
+/// report syntax errors seconds before type errors.
+const FIRST_QUIET: Duration = Duration::from_secs(2);
+/// Longest wait for the first findings about a text.
+const NEWS_MAX: Duration = Duration::from_secs(5);
+/// The same until a server is first quiet: it may have to read a large project.
+const FIRST_NEWS_MAX: Duration = Duration::from_secs(60);
+/// Longest wait for a response.
+const ANSWER_MAX: Duration = Duration::from_secs(10);
+/// Longest silence of a running task. After it the task is not waited for until its next report.
+const SILENT_MAX: Duration = Duration::from_secs(5 * 60);
+/// Most concurrent tasks of a server that are waited for.
+const TASKS_MAX: usize = 64;
+
+/// A server's reports about its own work.
+#[derive(Debug, Default)]
+struct Busy {
+    /// The running tasks, by token, with the time of the last report.
+    tasks: SortedMap<String, Timestamp>,
+    /// The time since which it reports that it is not quiescent.
+    unquiet_since: Option<Timestamp>,
+}
+
+impl Busy {
+    /// Takes `$/progress`; returns whether a task has started or ended.
+    fn progress(&mut self, params: &Value, now: Timestamp) -> bool {
+        let Some(token) = params.get("token").map(Value::to_string) else { return false };
+        match params.pointer("/value/kind").and_then(Value::as_str) {
+            Some("begin") if self.tasks.len() < TASKS_MAX => {
+                self.tasks.insert(token, now);
+                true
+            }
+            Some("report") => {
+                if let Some(heard) = self.tasks.get_mut(&token) {
+                    *heard = now;
+                }
+                false
+            }
+            Some("end") => self.tasks.remove(&token).is_some(),
+            _ => false,
+        }
+    }
+
+    /// Takes `experimental/serverStatus`; returns whether the server became quiescent.
+    fn status(&mut self, params: &Value, now: Timestamp) -> bool {
+        let is_quiescent = params.get("quiescent").and_then(Value::as_bool).unwrap_or(true);
+        let was_quiescent = self.unquiet_since.is_none();
+        self.unquiet_since = (!is_quiescent).then(|| self.unquiet_since.unwrap_or(now));
+        is_quiescent && !was_quiescent
+    }
+
+    /// When the wait for the server's work ends, if it reports work.
+    fn until(&self) -> Option<Timestamp> {
+        self.tasks.values().copied().chain(self.unquiet_since).max().map(|heard| heard + SILENT_MAX)
+    }
+
+    /// Removes tasks without recent reports.
+    fn forget_silent(&mut self, now: Timestamp) {
+        self.tasks.retain(|_, heard| now < *heard + SILENT_MAX);
+        self.unquiet_since = self.unquiet_since.filter(|since| now < *since + SILENT_MAX);
     }
 }

@@ -35,12 +35,9 @@ use self::{
 };
 use crate::{
     capability::{
-        lsp::{
-            self, Action, End, Fleet, RunId, Write, Writer,
-            switch::{Settings, root_of},
-        },
+        lsp::{self, Action, End, Fleet, RunId, Settings, Write, Writer, root_of},
         outside,
-        source::{Clocks, Outlet, Parts, Source, events_of, failed, pause_if, values::values},
+        source::{Clocks, Outlet, Parts, Source, events_of, failed, pause_if, values},
     },
     daemon::{program::Programs, tasks::run_blocking},
 };

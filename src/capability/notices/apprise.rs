@@ -11,8 +11,7 @@ use tokio::process::Command;
 
 use super::{
     command::{COMMAND_MAX, configured_path, in_path, own, run},
-    kind::{Attempt, Kind},
-    outcome::word_of,
+    kind::{Attempt, Kind, word_of},
 };
 use crate::daemon::program::{Program, Programs};
 
@@ -68,7 +67,7 @@ fn command(configured: &str, programs: &Programs) -> Result<Command, Answered> {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::outcome::never, *};
+    use super::{super::kind::never, *};
 
     #[test]
     fn absent_configured_command_is_final() {

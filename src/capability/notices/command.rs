@@ -8,7 +8,7 @@ use tokio::{
     process::Command,
 };
 
-use super::outcome::{failed, never};
+use super::kind::{failed, never};
 use crate::daemon::program::{Program, Programs};
 
 /// The time limit of an attempt by a command, which may call a server itself.

@@ -10,8 +10,7 @@ use futures_util::FutureExt;
 
 use super::{
     command::{COMMAND_MAX, in_path, own, run},
-    kind::{Attempt, Kind},
-    outcome::{never, word_of},
+    kind::{Attempt, Kind, never, word_of},
 };
 use crate::daemon::program::{Program, Programs};
 

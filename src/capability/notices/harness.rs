@@ -3,10 +3,7 @@
 use engine::notification::Sink;
 use futures_util::{FutureExt, future::ready};
 
-use super::{
-    kind::Kind,
-    outcome::{TRY_MAX, never},
-};
+use super::kind::{Kind, TRY_MAX, never};
 
 pub(super) const KIND: Kind = Kind {
     sink: Sink::Harness,

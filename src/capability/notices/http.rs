@@ -12,7 +12,7 @@ use hyper::{
 use hyper_util::rt::TokioIo;
 use tokio::{net::TcpStream, time::timeout};
 
-use super::outcome::{ANSWER_BYTES_MAX, Response, read_secret};
+use super::kind::{ANSWER_BYTES_MAX, Response, read_secret};
 
 /// The time limit of a connection to a server in a check.
 const CONNECT_MAX: Duration = Duration::from_secs(2);

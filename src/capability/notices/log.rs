@@ -14,11 +14,7 @@ use engine::{
 use futures_util::FutureExt;
 use rustix::fs::OFlags;
 
-use super::{
-    json::line,
-    kind::{Attempt, Kind},
-    outcome::{TRY_MAX, failed},
-};
+use super::kind::{Attempt, Kind, TRY_MAX, failed, line};
 
 use crate::daemon::tasks::run_blocking;
 

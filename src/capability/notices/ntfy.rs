@@ -11,8 +11,7 @@ use serde_json::Value;
 
 use super::{
     http::{post, reach, refusal},
-    kind::{Attempt, Kind},
-    outcome::{TRY_MAX, failed, never, read_secret, word_of},
+    kind::{Attempt, Kind, TRY_MAX, failed, never, read_secret, word_of},
 };
 
 pub(super) const KIND: Kind = Kind {

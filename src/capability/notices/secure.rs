@@ -6,7 +6,7 @@ use ureq::{
     tls::{RootCerts, TlsConfig},
 };
 
-use super::outcome::{ANSWER_BYTES_MAX, Response, TRY_MAX};
+use super::kind::{ANSWER_BYTES_MAX, Response, TRY_MAX};
 
 use crate::daemon::tasks::run_blocking;
 

@@ -18,7 +18,10 @@ use engine::{
 use serde_json::{Value, json};
 use strum::VariantArray;
 
-use super::{json::fields, outcome::never, *};
+use super::{
+    kind::{fields, never},
+    *,
+};
 
 fn notice() -> Notice {
     Notice {

@@ -14,9 +14,7 @@ use serde_json::json;
 
 use super::{
     http::{post as post_to, reach, refusal},
-    json::fields,
-    kind::{Attempt, Kind},
-    outcome::{TRY_MAX, failed, never, read_secret},
+    kind::{Attempt, Kind, TRY_MAX, failed, fields, never, read_secret},
 };
 
 use crate::capability::webhook::signature::{standard_key, standard_signature};

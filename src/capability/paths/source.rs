@@ -27,14 +27,10 @@ use crate::capability::{
     outside,
     paths::{Search, Seen, Stamp, compare},
     source::{
-        Clocks, Outlet, Parts, Source, events_of,
-        folders::Folders,
-        inputs,
-        look::{LOOK_EVERY, is_absence, is_remote, on_thread, watch_around},
+        Clocks, Outlet, Parts, Running, Source, changes, events_of,
+        files::{Folders, LOOK_EVERY, is_absence, is_remote, on_thread, watch_around},
+        inputs::{self, Troubles},
         pause, pause_if,
-        running::Running,
-        troubles::Troubles,
-        values::changes,
     },
 };
 use engine::{event::Event, hash::first_64_bits, settings::Entry, sorted::SortedSet};

@@ -1,8 +1,6 @@
 //! Machine-readable output formats of tools: whole documents, and lines of JSON.
 
 mod cargo;
-mod document;
-mod encoding;
 mod eslint;
 mod go_output;
 mod go_test;
@@ -15,9 +13,11 @@ mod variants;
 
 use strum::{IntoStaticStr, VariantArray};
 
-use self::document::PROBLEMS_MAX;
-pub use self::{cargo::Cargo, encoding::text_of, go_test::GoTest};
-use super::{Problem, lines::LINE_BYTES_MAX};
+pub use self::{cargo::Cargo, go_test::GoTest};
+use super::{
+    Problem,
+    text::{LINE_BYTES_MAX, PROBLEMS_MAX, text_of},
+};
 use engine::request::shortened;
 
 /// Largest document, in bytes.

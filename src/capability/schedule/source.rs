@@ -19,7 +19,7 @@ use tokio_stream::{Stream, StreamExt};
 use crate::capability::{
     outside,
     schedule::Planner,
-    source::{Clocks, Outlet, Parts, Source, events_of, readiness, values::values},
+    source::{Clocks, Outlet, Parts, Source, events_of, readiness, values},
 };
 use engine::event::Event;
 use journal::time::Timestamp;

@@ -15,7 +15,7 @@ use std::{
 use engine::{hash::first_64_bits, watch::ReadPosition};
 use sha2::{Digest, Sha256};
 
-use super::look::{metadata, open_file};
+use super::files::{metadata, open_file};
 
 /// Most bytes of one read; the rest is read by the next one.
 const LINES_BYTES_MAX: u64 = 8 * 1024 * 1024;

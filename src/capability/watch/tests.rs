@@ -13,8 +13,7 @@ use std::{
 use tokio::time::timeout;
 
 use super::{
-    look::{look, until_met},
-    looked::Look,
+    look::{Look, look, until_met},
     *,
 };
 use engine::watch::condition::{Terms, parse};

@@ -9,8 +9,7 @@ use sha2::{Digest, Sha256};
 
 use super::{
     Said,
-    body::text,
-    field::{clean, is_name},
+    body::{clean, is_name, text},
 };
 use engine::{
     event::Severity,

@@ -23,8 +23,7 @@ use journal::time::Timestamp;
 
 use crate::capability::problem::{
     Origin, Problem, Problems,
-    collector::{Collector, Stream},
-    cycle::Cycle,
+    collector::{Collector, Cycle, Stream},
 };
 
 /// Wait when nothing is due.

@@ -1,20 +1,20 @@
-//! Folds the journal apart from the event loop, for a file that is behind it.
+//! Opens the projection's file, or replaces it, and folds the journal apart from the event loop for a
+//! file that is behind it.
 
 use std::{io, path::Path, sync::Arc};
 
-use super::{
-    super::{
-        fold::{Fold, FoldError},
-        rules::RulesStore,
-        snapshots::Snapshots,
-    },
-    feed::TRANSACTION_NOTES_MAX,
-    file,
-};
 use engine::{event::Seq, notes::Notes, sorted::SortedSet};
 use journal::{Journal, ReadError, Reader};
 
-use crate::history::{ProjectionError, Writer};
+use crate::{
+    daemon::{
+        fold::{Fold, FoldError},
+        projector::feed::TRANSACTION_NOTES_MAX,
+        rules::RulesStore,
+        snapshots::Snapshots,
+    },
+    history::{ProjectionError, Writer},
+};
 
 /// Most records folded between two checks for commands, and two commits.
 const FOLD_RECORDS_MAX: u64 = 65_536;
@@ -123,9 +123,61 @@ pub(in crate::daemon) fn rebuild(
     bytes_max: u64,
     source: &ReplaySource,
 ) -> Result<Seq, ProjectorError> {
-    let mut writer = file::replace(path)?;
+    let mut writer = replace(path)?;
     writer.set_bytes_max(bytes_max);
     let mut catch_up = CatchUp::start(source, &mut writer)?;
     while catch_up.advance(&mut writer, JOURNAL_END)? {}
     Ok(writer.cursor())
+}
+
+/// Opens the file at `path`; deletes a broken one or one of another version first.
+///
+/// Errors: it cannot be opened or deleted.
+pub(in crate::daemon) fn open(path: &Path) -> Result<Writer, ProjectionError> {
+    match Writer::open(path) {
+        Err(error) if error.is_damage() => {
+            tracing::warn!(%error, "the projection is rebuilt from the journal");
+            replace(path)
+        }
+        other => other,
+    }
+}
+
+/// Uses an open file if it belongs to `journal`, else a new one.
+///
+/// Errors: the file cannot be deleted or opened.
+pub(super) fn keep_or_replace(
+    opened: Writer,
+    journal: &Journal,
+    path: &Path,
+) -> Result<Writer, ProjectionError> {
+    if belongs_to(&opened, journal) {
+        return Ok(opened);
+    }
+    tracing::warn!("the projection has records that the journal does not have; it is rebuilt");
+    drop(opened);
+    replace(path)
+}
+
+/// Deletes the file at `path`, and opens an empty one. No connection may have it open.
+///
+/// Errors: it cannot be deleted or opened.
+pub(super) fn replace(path: &Path) -> Result<Writer, ProjectionError> {
+    Writer::delete(path)?;
+    Writer::open(path)
+}
+
+/// Whether the record at the cursor is the one that was projected. After a power failure the
+/// journal may have other records in place of lost, unsynced ones.
+fn belongs_to(writer: &Writer, journal: &Journal) -> bool {
+    let cursor = writer.cursor();
+    if cursor == Seq::ZERO {
+        return true;
+    }
+    match journal.read_at(cursor) {
+        Ok(found) => found.is_some_and(|found| found.time == writer.time()),
+        Err(ReadError::Gone { .. }) => true,
+        // The components that need the journal report its damage.
+        Err(ReadError::Io { .. } | ReadError::Damaged { .. }) => true,
+    }
 }

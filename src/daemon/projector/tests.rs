@@ -87,7 +87,7 @@ impl Numbers {
 
 /// Opens the file of a journal.
 fn open(path: &Path, journal: &Journal) -> Result<Writer, ProjectionError> {
-    file::keep_or_replace(file::open(path)?, journal, path)
+    catch_up::keep_or_replace(catch_up::open(path)?, journal, path)
 }
 
 /// A journal in memory, and a folder for the rules and the file.

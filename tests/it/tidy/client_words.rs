@@ -23,7 +23,7 @@ const TERMS: &[&str] = &["marketplace", "monitor", "plugin"];
 
 /// Where [`TERMS`] are allowed, and why.
 const TERM_EXCEPTIONS: &[(&str, &str)] = &[
-    ("src/capability/lsp/switch.rs", "plugins of a project's build"),
+    ("src/capability/lsp.rs", "plugins of a project's build"),
     ("src/capability/problem/trace.rs", "a package of Go"),
     ("src/daemon/program.rs", "a variable of a sink's program"),
     ("src/harness/claude", "the client that has these names"),

@@ -122,7 +122,6 @@ pub(super) const MODULES: &[Module] = &[
     module("harness", DECIDING, &["engine::io", "hook::harness", "records"]),
     module("config::trial", 4, &["config", "engine", "format", "pipeline", "rules", "sink"]),
     alone("journal", 4, &[]),
-    alone("daemon::produced", 4, &[]),
     alone("daemon::tasks", 4, &[]),
     module("daemon::publisher", 4, &["engine::io", "journal", "records"]),
     alone("daemon::program", 4, &["sorted"]),
@@ -131,7 +130,7 @@ pub(super) const MODULES: &[Module] = &[
         "api::wire", "daemon::tasks", "engine", "format", "journal", "notes", "records",
     ]),
     module("capability::source", 4, &[
-        "capability::lsp::source", "capability::outside", "ci", "daemon::causes", "daemon::produced",
+        "capability::lsp::source", "capability::outside", "ci", "daemon::causes",
         "daemon::program", "daemon::publisher", "daemon::tasks", "harness", "journal", "records", "sink",
         "watch",
     ]),
@@ -140,7 +139,8 @@ pub(super) const MODULES: &[Module] = &[
         "records",
     ]),
     module("capability::notices", 4, &[
-        "capability::source", "capability::webhook", "daemon::program", "daemon::tasks", "sink",
+        "capability::source", "capability::webhook", "daemon::program", "daemon::regular_file", "daemon::tasks",
+        "sink",
     ]),
     module("capability::watch", 4, &["capability::source", "daemon::tasks", "harness", "watch"]),
     module("capability::log::source", 4, &["capability::log", "capability::outside", "capability::source"]),
@@ -156,7 +156,7 @@ pub(super) const MODULES: &[Module] = &[
     module("api", 5, &[
         "api::wire", "capability::ci", "capability::lsp", "capability::lsp::source", "capability::notices",
         "capability::outside", "capability::shell", "capability::source", "capability::watch",
-        "capability::webhook", "config", "conversation", "daemon::produced", "daemon::program",
+        "capability::webhook", "config", "conversation", "daemon::program",
         "daemon::publisher", "daemon::regular_file", "daemon::tasks", "draft", "engine", "format",
         "harness", "history", "hook::harness", "journal", "notes", "pipeline", "probe", "records", "rules",
         "sink", "watch",

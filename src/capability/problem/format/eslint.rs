@@ -4,7 +4,7 @@ use engine::raw_json::{each_item, json};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::document::{field, item};
+use crate::capability::problem::text::{json_field, json_item};
 use crate::capability::problem::{Level, Problem};
 
 #[derive(Deserialize)]
@@ -42,19 +42,19 @@ pub(super) fn read(text: &str, mut found: impl FnMut(Problem)) -> Result<(), Str
 }
 
 fn read_file(file: &RawValue, place: &str, found: &mut impl FnMut(Problem)) -> Result<(), String> {
-    let File { file_path, messages } = item(file, place)?;
+    let File { file_path, messages } = json_item(file, place)?;
     let place = format!("{place}.messages");
     let mut failed = None;
     each_item(messages, |number, message| {
         if failed.is_none() {
-            match item::<Message>(message, &format!("{place}[{number}]")) {
+            match json_item::<Message>(message, &format!("{place}[{number}]")) {
                 Ok(message) => found(problem(&file_path, message)),
                 Err(error) => failed = Some(error),
             }
         }
         Ok(())
     })
-    .map_err(|error| field(&place, &error))?;
+    .map_err(|error| json_field(&place, &error))?;
     failed.map_or(Ok(()), Err)
 }
 

@@ -15,8 +15,8 @@ use quick_xml::{
 };
 
 use self::case::{Case, Failure, Found, Suite};
-use super::document::PROBLEMS_MAX;
 use crate::capability::problem::Problem;
+use crate::capability::problem::text::PROBLEMS_MAX;
 
 /// Most attributes of an element; a test case has some five.
 const ATTRIBUTES_MAX: usize = 100;

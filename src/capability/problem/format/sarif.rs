@@ -12,7 +12,7 @@ use self::{
     places::{Place, Places},
     rules::{Configuration, Kind, Message, Reference, Rules},
 };
-use super::document::{PROBLEMS_MAX, field, item};
+use crate::capability::problem::text::{PROBLEMS_MAX, json_field, json_item};
 use crate::capability::problem::{Level, Problem};
 
 #[derive(Deserialize)]
@@ -103,32 +103,32 @@ struct Exception {
 /// Errors: the path of what is wrong, line and column in it.
 pub(super) fn read(text: &str, mut found: impl FnMut(Problem)) -> Result<(), String> {
     let log = json(text).map_err(|error| error.to_string())?;
-    let Log { runs } = item(log, "")?;
+    let Log { runs } = json_item(log, "")?;
     let mut failed = None;
     let mut walk = |number: usize, run: &RawValue| -> serde_json::Result<()> {
         let read = read_run(run, &format!("runs[{number}]"), &mut found);
         failed = failed.take().or(read.err());
         Ok(())
     };
-    each_item(runs, &mut walk).map_err(|error| field("runs", &error))?;
+    each_item(runs, &mut walk).map_err(|error| json_field("runs", &error))?;
     failed.map_or(Ok(()), Err)
 }
 
 fn read_run(run: &RawValue, place: &str, found: &mut impl FnMut(Problem)) -> Result<(), String> {
-    let Run { tool, artifacts, original_uri_base_ids, invocations, results } = item(run, place)?;
+    let Run { tool, artifacts, original_uri_base_ids, invocations, results } = json_item(run, place)?;
     let mut tool =
         Context { rules: Rules::read(tool), places: Places::read(artifacts, original_uri_base_ids) };
     let invocations = invocations.filter(|list| list.get() != "null");
     if let Some(invocations) = invocations {
         each_part(invocations, &format!("{place}.invocations"), |invocation, place| {
-            tool.override_levels(&item(invocation, place)?);
+            tool.override_levels(&json_item(invocation, place)?);
             Ok(())
         })?;
     }
     let mut count = 0;
     if let Some(results) = results {
         each_part(results, &format!("{place}.results"), |result, place| {
-            let result = item(result, place)?;
+            let result = json_item(result, place)?;
             // Of further results only the form is checked.
             if count < PROBLEMS_MAX
                 && let Some(problem) = tool.problem(result, place)?
@@ -141,7 +141,7 @@ fn read_run(run: &RawValue, place: &str, found: &mut impl FnMut(Problem)) -> Res
     }
     if let Some(invocations) = invocations {
         each_part(invocations, &format!("{place}.invocations"), |invocation, place| {
-            tool.execution(item(invocation, place)?, place, found)
+            tool.execution(json_item(invocation, place)?, place, found)
         })?;
     }
     Ok(())
@@ -160,7 +160,7 @@ fn each_part<'a>(
         }
         Ok(())
     })
-    .map_err(|error| field(place, &error))?;
+    .map_err(|error| json_field(place, &error))?;
     failed.map_or(Ok(()), Err)
 }
 
@@ -196,7 +196,7 @@ impl Context {
         let at = self
             .places
             .first(found.locations)
-            .map_err(|error| field(&format!("{place}.locations"), &error))?;
+            .map_err(|error| json_field(&format!("{place}.locations"), &error))?;
         let target =
             || Some(Place { file: self.places.file(&found.analysis_target?)?, line: None, column: None });
         let at = at.or_else(target);
@@ -235,7 +235,7 @@ impl Context {
         for (list, name) in lists {
             let Some(list) = list else { continue };
             each_part(list, &format!("{place}.{name}"), |notification, place| {
-                let problem = self.notification(item(notification, place)?);
+                let problem = self.notification(json_item(notification, place)?);
                 match problem.severity {
                     Level::Error => {
                         errors += 1;
@@ -292,6 +292,6 @@ fn is_suppressed(suppressions: Option<&RawValue>, place: &str) -> Result<bool, S
         is_refused |= matches!(status.as_deref(), Some("rejected" | "underReview"));
         Ok(())
     })
-    .map_err(|error| field(&format!("{place}.suppressions"), &error))?;
+    .map_err(|error| json_field(&format!("{place}.suppressions"), &error))?;
     Ok(count > 0 && !is_refused)
 }

@@ -7,12 +7,12 @@ use super::*;
 fn behind(seed: u64, is_of_another: bool) -> (World, Writer, CatchUp) {
     let mut world = World::new(seed);
     world.go_on(800);
-    let mut writer = file::open(&world.path()).expect("opened");
+    let mut writer = catch_up::open(&world.path()).expect("opened");
     let mut catch_up = CatchUp::start(&world.source(), &mut writer).expect("readable");
     catch_up.advance(&mut writer, Seq(333)).expect("written");
     if is_of_another {
         execute(&world.path(), "UPDATE cursor SET at = at + 1");
-        writer = file::open(&world.path()).expect("opened");
+        writer = catch_up::open(&world.path()).expect("opened");
     }
     (world, writer, catch_up)
 }
