@@ -9,25 +9,14 @@
 
 pub mod injector;
 
-mod arrival;
-mod continuation;
 mod delivery;
-mod departures;
 mod exchange;
 mod fanout;
-mod folders;
-mod key;
-mod namesakes;
+mod lifecycle;
 mod naming;
-mod offers;
-mod pressure;
-mod related;
-mod remarks;
 mod session;
 mod sessions;
-mod settings;
 mod table;
-mod turn;
 mod turns;
 mod unclaimed;
 mod waking;
@@ -36,16 +25,13 @@ mod waking;
 mod tests;
 
 pub use self::{
-    arrival::Met,
     delivery::Concerned,
-    departures::Suspension,
     exchange::Begun,
     fanout::{DIRECT_MAX, LOG_MAX, TAKEN_PER_TICK},
-    key::SessionKey,
+    lifecycle::{Met, Suspension},
     naming::Named,
-    session::SessionView,
+    session::{InjectionSettings, PENDING_MAX, SessionKey, SessionSettings, SessionView, Settings},
     sessions::{SessionOutput, Sessions},
-    settings::{InjectionSettings, PENDING_MAX, SessionSettings, Settings},
     turns::Passed,
 };
 pub(crate) use self::{fanout::Fanout, table::Table, unclaimed::Unclaimed};

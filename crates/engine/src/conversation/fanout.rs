@@ -11,7 +11,7 @@ use std::{collections::VecDeque, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
-use super::key::SessionKey;
+use super::session::SessionKey;
 use journal::time::Timestamp;
 
 use crate::{

@@ -9,28 +9,16 @@
 //! always in exactly one place: in the queue, under a lease, or ended with a [`LedgerEntry`]. The
 //! injector does not know text formats, the rest of the engine, or the time.
 
-mod aside;
-mod asks;
 mod budget;
-mod candidate;
-mod context;
+mod changes;
 mod delivered;
 mod entry;
-mod handover;
-mod held;
 mod lease;
-mod left;
-mod notice;
 mod parts;
 mod point;
 mod queue;
-mod recent;
-mod repeat;
-mod resolve;
-mod supersede;
 mod turns;
 mod view;
-mod wake;
 
 #[cfg(test)]
 mod flood;
@@ -46,25 +34,20 @@ mod tests;
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 pub use self::{
-    aside::Aside,
-    asks::Asks,
     budget::{CARRIER_CHARS_MAX, Decided, Fitted, Limits, Offer, Writer, fit},
-    candidate::Candidate,
+    changes::Aside,
     delivered::DELIVERED_MAX,
+    entry::{Candidate, Earlier, Left, Marks},
     lease::{CARRIERS_MAX, RENEWED_MAX, REPEATS_OF_A_FIXED_CARRIER, Replayed, TIME_OF_A_FIXED_CARRIER},
-    left::{Earlier, Left, Marks},
     parts::Injector,
-    point::releases,
+    point::{Asks, releases},
     turns::Beginning,
     view::{InjectorView, LeaseView, PendingView},
 };
 use self::{
-    asks::is_withheld,
-    candidate::{candidate, released},
-    entry::Entry,
-    held::Held,
+    entry::{Entry, candidate, released},
     lease::Lease,
-    point::Selection,
+    point::{Held, Selection, is_withheld},
     queue::Queue,
 };
 use journal::time::Timestamp;
@@ -281,8 +264,8 @@ impl Injector {
         let Terms { lease, has_delivery_notice, for_user, starts_turn } = terms;
         self.note_released(exchange, fitted.as_ref(), directive.as_ref());
         let notice = exchange.shows_notices.then(|| {
-            let delivered = notice::of_delivery(fitted.as_ref(), directive.as_ref());
-            notice::line(&mut self.queue, delivered.filter(|_| has_delivery_notice), for_user)
+            let delivered = view::delivery_text(fitted.as_ref(), directive.as_ref());
+            view::user_line(&mut self.queue, delivered.filter(|_| has_delivery_notice), for_user)
         });
         // A pull is answered by a tool of the agent, whose answer has the text alone.
         let is_pull = exchange.trigger == Trigger::Pull;
@@ -352,7 +335,7 @@ impl Injector {
     /// The wake that the queue requests while the session is in `state`; `threshold` is the least
     /// priority that wakes; `None` when it can wait.
     pub fn wake(&self, state: SessionState, threshold: Priority) -> Option<Wake> {
-        wake::wanted(&self.queue, state, threshold)
+        view::wanted_wake(&self.queue, state, threshold)
     }
 
     /// Applies the user's decision about a pending notification; returns whether it was pending.

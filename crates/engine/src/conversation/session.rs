@@ -1,29 +1,31 @@
-//! One session: its identity, its turn, and its queue.
+//! One session: its key, its identity, its turn, its queue, and the settings of sessions.
 //!
 //! A session that ended and can be resumed is suspended: it gets nothing new, and its queue is kept
 //! until it is resumed or was suspended for as long as a session may be silent. A subagent is a
 //! session with a parent. It gets only notifications addressed to it; when it ends, the rest of its
 //! queue goes to its parent.
+//!
+//! When the total length of all queues exceeds the bound, the queue with the greatest weight evicts.
 
-use std::{collections::VecDeque, ops::Not, sync::Arc, time::Duration};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeSet, VecDeque},
+    ops::{Not, RangeInclusive},
+    sync::Arc,
+    time::Duration,
+};
 
+use journal::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::{
-    injector::Injector,
-    key::SessionKey,
-    pressure::Weight,
-    settings::{SessionSettings, Settings},
-    turns::Turns,
-};
-use journal::time::Timestamp;
-
+use super::{injector::Injector, turns::Turns};
 use crate::{
     event::{Scope, SessionId},
-    exchange::{Conversations, Harness, Process},
+    exchange::{Conversations, Format, Harness, Process},
     ledger::LedgerEntry,
-    notification::{Notification, Priority},
+    notification::{Notification, Priority, Tokens},
     session::{Pending, SessionState, Wake},
+    settings::{Keys, settings},
 };
 
 /// How long a client reported as attached counts as attached; the report repeats every hour.
@@ -331,4 +333,134 @@ fn take_process(known: &mut Harness, harness: &Harness) -> bool {
 /// Whether both name a harness, and differ.
 pub(super) fn is_of_another(known: &Harness, harness: &Harness) -> bool {
     matches!((&known.name, &harness.name), (Some(known), Some(name)) if known != name)
+}
+
+/// Identifies a known session.
+///
+/// Shape: counted from 1, in the order in which sessions are first opened, and never reused; 0 is
+/// not assigned yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct SessionKey(pub(super) u64);
+
+/// The lowest priority in a queue, and the queue's length; `None` when it is empty.
+pub(super) type Weight = Option<(Priority, usize)>;
+
+/// The total of all queues.
+///
+/// Shape: usually there is room for everything. The eviction order is built when the bound is
+/// exceeded, and kept until half of the bound is free again. Building it visits each session, at
+/// most once per as many notifications as that half.
+#[derive(Debug, Default)]
+pub(super) struct Pressure {
+    pub(super) total: usize,
+    /// The eviction order.
+    order: Option<BTreeSet<Place>>,
+}
+
+/// Orders queues: a lesser one evicts first.
+type Place = (Priority, Reverse<usize>, SessionKey);
+
+fn place(key: SessionKey, (least, count): (Priority, usize)) -> Place {
+    (least, Reverse(count), key)
+}
+
+impl Pressure {
+    /// Updates the total for a session's weight, from `before` to `now`.
+    pub(super) fn change(&mut self, key: SessionKey, before: Weight, now: Weight) {
+        if before == now {
+            return;
+        }
+        let count = |weight: Weight| weight.map_or(0, |(_, count)| count);
+        self.total = self.total - count(before) + count(now);
+        if let Some(order) = &mut self.order {
+            if let Some(before) = before {
+                order.remove(&place(key, before));
+            }
+            order.extend(now.map(|now| place(key, now)));
+        }
+    }
+
+    /// The queue that has to evict, if there are more than `total_max` in all: the longest of those
+    /// with a notification of the lowest priority. `weights` are those of all queues.
+    pub(super) fn over<I: Iterator<Item = (SessionKey, (Priority, usize))>>(
+        &mut self,
+        total_max: usize,
+        weights: impl FnOnce() -> I,
+    ) -> Option<SessionKey> {
+        if self.total <= total_max {
+            if self.total <= total_max / 2 {
+                self.order = None;
+            }
+            return None;
+        }
+        let order =
+            self.order.get_or_insert_with(|| weights().map(|(key, weight)| place(key, weight)).collect());
+        order.first().map(|(_, _, key)| *key)
+    }
+
+    /// Whether the eviction order is kept.
+    #[cfg(test)]
+    pub(super) fn keeps_order(&self) -> bool {
+        self.order.is_some()
+    }
+}
+
+/// Most notifications in all queues together, unless configured: at some 550 bytes each 220 MB, and
+/// as much again while the history folds the journal with an engine of its own. With the servers'
+/// memory that stays within the 1 GB that the installed unit allows the daemon.
+pub const PENDING_MAX: u32 = 400_000;
+const DAY: Duration = Duration::from_secs(24 * 3_600);
+/// Shortest and longest time for which sessions and their pending notifications are kept.
+const KEEP_LIMITS: RangeInclusive<Duration> = Duration::from_secs(60)..=Duration::from_secs(30 * 24 * 3_600);
+
+/// All settings of sessions.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    /// `[injection]` of `aside.toml`.
+    pub injection: InjectionSettings,
+    /// `[sessions]` of `aside.toml`.
+    pub sessions: SessionSettings,
+    /// The least priority that wakes an idle session.
+    pub wake_threshold: Priority,
+}
+
+settings! {
+    /// One injection is the text that one hook adds to the context of an agent.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct InjectionSettings from impl Keys {
+        /// Most notifications in one injection.
+        max_notifications: u32 = 10, number(1..=100);
+        /// Most tokens of one injection, its wrapper included; the number is estimated.
+        max_tokens: Tokens = Tokens(800), number(Tokens(100)..=Tokens(20_000));
+        /// Most characters of one injection, its wrapper included. Some clients cut the output of a
+        /// hook at 10,000.
+        max_chars: u32 = 8_000, number(400..=100_000);
+        /// The format of an injection, unless the client asks for another one.
+        format: Format = Format::Xml, word();
+        /// An injection that its client does not confirm within this time counts as lost. The time
+        /// covers tools that run long.
+        lease: Duration = Duration::from_secs(15 * 60), duration(Duration::from_secs(1)..=DAY);
+        /// Shows the user one line about each delivery, such as "aside: 2 tool failures, 1 file
+        /// change", if the client can show one and not all notifications have low priority.
+        delivery_notice: bool = true, flag();
+    }
+}
+
+settings! {
+    /// Sessions and their queues.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct SessionSettings from impl Keys {
+        /// Most notifications that wait for one session. Beyond it, the least important one is
+        /// evicted and counted.
+        queue_len_max: u32 = 1_000, number(10..=100_000);
+        /// Most notifications that wait in all queues together. Each takes some 550 bytes, twice
+        /// while the history is rebuilt; the systemd unit allows the daemon 1 GB in all. Beyond it,
+        /// the least important notification of the longest queue is evicted and counted.
+        pending_max: u32 = PENDING_MAX, number(1_000..=10_000_000);
+        /// A session is closed after this time without activity.
+        idle_close: Duration = DAY, duration(KEEP_LIMITS);
+        /// How long a notification without a `ttl` waits for a session that is not open yet.
+        unclaimed_ttl: Duration = DAY, duration(KEEP_LIMITS);
+    }
 }

@@ -5,9 +5,7 @@ use std::{collections::VecDeque, sync::Arc};
 use super::{
     fanout::Fanout,
     injector::{Injector, Left},
-    key::SessionKey,
-    session::{Refreshed, Session, SessionView},
-    settings::Settings,
+    session::{Refreshed, Session, SessionKey, SessionView, Settings},
     table::Table,
     unclaimed::Unclaimed,
 };

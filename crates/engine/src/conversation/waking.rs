@@ -7,7 +7,10 @@
 
 use std::cmp::Reverse;
 
-use super::{key::SessionKey, session::Session, sessions::Sessions};
+use super::{
+    session::{Session, SessionKey},
+    sessions::Sessions,
+};
 use crate::{
     event::Scope,
     notification::{Activation, Notification},

@@ -5,10 +5,17 @@
 //! pending. Critical notifications may exceed the budget, but nothing exceeds the carrier's
 //! capacity. One that does not fit even alone is cut, so every exchange with any room makes the
 //! queue shorter. The caller renders, measures and cuts text.
+//!
+//! A recorded release is repeated, even if the current program would decide differently: a replay by
+//! a later version must not change the past, as the agent has the text.
 
-use super::{asks::Asks, candidate::Candidate};
+use super::{
+    entry::{Candidate, candidate},
+    parts::Injector,
+    point::Asks,
+};
 use crate::{
-    exchange::{Budget, Directive, Replaces},
+    exchange::{Answer, Budget, Directive, Exchange, ReleaseRecord, Replaces},
     notification::{Counts, Cut, Detail, Notification, Priority, SubscriberId, Tokens},
     sorted::SortedMap,
 };
@@ -151,7 +158,7 @@ pub fn fit(offer: Offer, limits: &Limits, writer: &impl Writer) -> Decided {
 
 /// Whether an answer needs the sentence: for the user's line, or above a text with which the turn
 /// continues.
-pub(super) fn has_sentence(is_shown: bool, directive: Option<&Directive>) -> bool {
+fn has_sentence(is_shown: bool, directive: Option<&Directive>) -> bool {
     is_shown || matches!(directive, Some(Directive::Continue { .. }))
 }
 
@@ -268,6 +275,42 @@ impl<W: Writer> Fitting<'_, W> {
 
 fn is_critical(candidate: &Candidate) -> bool {
     candidate.notification.priority == Priority::Critical
+}
+
+impl Injector {
+    /// The release in `record`. Notifications in it that are not pending here are not delivered
+    /// when they arrive later.
+    ///
+    /// Shape: the text is rendered again, as the journal keeps only the ids.
+    pub fn repeat(&mut self, record: &ReleaseRecord, exchange: &Exchange, writer: &impl Writer) -> Decided {
+        let mut chosen: Vec<Candidate> = Vec::with_capacity(record.notifications.len());
+        for id in &record.notifications {
+            match self.queue.get(id) {
+                Some(entry) => chosen.push(candidate(entry)),
+                None => self.recent.insert(*id),
+            }
+        }
+        let fitted = (!chosen.is_empty()).then(|| {
+            let replaces = replaces(record.directive.as_ref());
+            let text = writer.write(&chosen, Counts::default(), Detail::Total, replaces);
+            let tokens = writer.tokens(&text);
+            let sentence = if has_sentence(exchange.shows_notices, record.directive.as_ref()) {
+                writer.sentence(&chosen.iter().collect::<Vec<_>>())
+            } else {
+                String::new()
+            };
+            Fitted { chosen, text, sentence, tokens }
+        });
+        Decided { fitted, directive: record.directive.clone() }
+    }
+
+    /// The answer that releases nothing, because the process died before, or because the wake is no
+    /// longer needed. Nothing is kept for its carrier.
+    pub fn unanswered(&self) -> Answer {
+        let (pending, _) = self.pending();
+        let check_before_tool = self.check_before_tool();
+        Answer { pending, check_before_tool, ..Answer::default() }
+    }
 }
 
 #[cfg(test)]

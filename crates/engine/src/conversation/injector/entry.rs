@@ -1,4 +1,5 @@
-//! A notification of a session, and its place in the queue.
+//! A notification of a session: its place in the queue, its form when an exchange may release it, and
+//! its form after the session left it.
 
 use std::{cmp::Reverse, ops::Not, sync::Arc};
 
@@ -6,9 +7,9 @@ use journal::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    exchange::InjectionId,
+    exchange::{InjectionId, Released},
     ledger::Redelivered,
-    notification::{Activation, InjectionPoint, Interrupt, Notification, Priority},
+    notification::{Activation, Cut, InjectionPoint, Interrupt, Notification, Priority},
     snapshot,
 };
 
@@ -141,5 +142,89 @@ impl Entry {
             Some(_) => Some(Redelivered::Unconfirmed),
             None => self.is_recalled.then_some(Redelivered::ContextLost),
         }
+    }
+}
+
+/// A notification that could be released.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Candidate {
+    /// The notification.
+    pub notification: Arc<Notification>,
+    /// Why it is redelivered, if it may have been delivered before.
+    pub redelivered: Option<Redelivered>,
+    /// Whether it already cancelled a tool call.
+    pub has_cancelled: bool,
+    /// The part that fits; `None` for all of it.
+    pub cut: Option<Cut>,
+}
+
+/// An entry as it is offered.
+pub(super) fn candidate(entry: &Entry) -> Candidate {
+    Candidate {
+        notification: entry.notification.clone(),
+        redelivered: entry.redelivered(),
+        has_cancelled: entry.has_cancelled,
+        cut: None,
+    }
+}
+
+/// An entry as it is released.
+pub(super) fn released(entry: &Entry) -> Released {
+    let notification = &entry.notification;
+    Released {
+        id: notification.id,
+        subscriber: notification.subscriber.clone(),
+        priority: notification.priority,
+        severity: notification.severity,
+        redelivered: entry.redelivered().is_some(),
+    }
+}
+
+/// A notification that a session left without a confirmation that it was read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Left {
+    /// The notification.
+    pub notification: Arc<Notification>,
+    /// Its state there.
+    pub marks: Marks,
+}
+
+/// The state of a notification in its previous queue, kept if the same conversation continues.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Marks {
+    /// Whether it may have been delivered.
+    pub earlier: Earlier,
+    /// It cancelled a tool call, which it may once.
+    pub(super) has_cancelled: bool,
+    /// The user wants it delivered to the agent.
+    pub(super) is_released_by_user: bool,
+    /// It was shown to the user as waiting.
+    pub(super) is_shown: bool,
+    /// Another session is woken for it.
+    pub(super) is_quiet: bool,
+}
+
+/// Whether a notification may have been delivered before, in a session that has ended.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Earlier {
+    /// It was not released, or is known not to have arrived.
+    #[default]
+    Not,
+    /// Possibly, into a context that is gone.
+    Perhaps,
+    /// Possibly, by this injection, which can still be confirmed.
+    By(InjectionId),
+}
+
+impl Left {
+    /// A notification for another agent: it cancelled no call there, and the user decided nothing.
+    pub fn for_another(notification: Arc<Notification>, earlier: Earlier) -> Self {
+        Self { notification, marks: Marks { earlier, ..Marks::default() } }
+    }
+
+    /// Converts a notification that waited here to one for another agent.
+    pub fn to_another(self) -> Self {
+        Self::for_another(self.notification, self.marks.earlier)
     }
 }

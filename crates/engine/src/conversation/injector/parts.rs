@@ -5,12 +5,11 @@ use std::{collections::VecDeque, sync::Arc};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    delivered::Delivered,
+    delivered::{Delivered, RecentIds},
     entry::Entry,
-    held::Held,
     lease::{Answers, Lease, Leases},
+    point::Held,
     queue::Queue,
-    recent::RecentIds,
     turns::Turns,
 };
 use journal::time::Timestamp;

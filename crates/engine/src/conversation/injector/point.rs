@@ -1,14 +1,25 @@
-//! Which pending notifications an injection point releases, and the role of the carrying message.
+//! Which pending notifications an injection point releases, the role of the carrying message, and the
+//! request of a critical notification to the harness.
 //!
 //! The table of "What a point releases" in `docs/api.md` as one function. A critical notification
 //! is released at every point, unless it waits for the next turn.
+//!
+//! The request is to continue the turn, or to cancel a tool call. When a critical notification
+//! cancels one of the calls that a model makes together, all are cancelled. The first call carries
+//! the text. The others are cancelled with its reason alone, since the model decided on them before
+//! it read the text. The batch is over with the next exchange after tools have run, with another
+//! step, or with the turn.
 
+use std::{sync::Arc, time::Duration};
+
+use journal::time::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::entry::{Candidate, Hold, Lane};
 use crate::{
-    exchange::Role,
+    exchange::{CarrierEffect, Directive, Exchange, InjectionId, Role},
     notification::{InjectionPoint, Priority},
 };
-
-use super::entry::{Hold, Lane};
 
 /// Whether `point` releases a notification for `inject_at`.
 pub fn releases(point: InjectionPoint, inject_at: InjectionPoint, priority: Priority) -> bool {
@@ -51,6 +62,82 @@ pub(super) fn role(point: InjectionPoint) -> Role {
         InjectionPoint::AfterTool => Role::Tool,
         InjectionPoint::TurnStart => Role::User,
         InjectionPoint::Immediate | InjectionPoint::BeforeTool | InjectionPoint::TurnEnd => Role::System,
+    }
+}
+
+/// The request, before its reason is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Asks {
+    /// To let the agent continue at the end of its turn.
+    ToContinue,
+    /// To deliver the text in place of a tool call.
+    ToCancel,
+}
+
+impl Asks {
+    /// Whether `candidate` is a reason for the request.
+    pub(super) fn is_asked_by(self, candidate: &Candidate) -> bool {
+        let is_critical = candidate.notification.priority == Priority::Critical;
+        match self {
+            Self::ToContinue => is_critical,
+            Self::ToCancel => is_critical && !candidate.has_cancelled,
+        }
+    }
+
+    /// The directive to the harness.
+    pub(super) fn for_reason(self, reason: Arc<str>) -> Directive {
+        match self {
+            Self::ToContinue => Directive::Continue { reason },
+            Self::ToCancel => Directive::Cancel { reason },
+        }
+    }
+}
+
+/// Whether the carrier cannot take text because nothing requests its effect.
+pub(super) fn is_withheld(exchange: &Exchange, asks: Option<Asks>) -> bool {
+    let is_bound = match exchange.carrier_effect {
+        CarrierEffect::None => false,
+        CarrierEffect::Continue => exchange.point == InjectionPoint::TurnEnd,
+        CarrierEffect::Cancel => exchange.point == InjectionPoint::BeforeTool,
+    };
+    is_bound && asks.is_none()
+}
+
+/// How long calls count as one batch if nothing else ends it. They arrive within a second, because
+/// none of them runs; a model that has read the reason takes longer for its next call.
+const BATCH_TIME_MAX: Duration = Duration::from_secs(10);
+
+/// A batch of which a call was cancelled.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Held {
+    pub(super) reason: Arc<str>,
+    /// The injection that replaced the first call.
+    pub(super) injection: InjectionId,
+    turn: Option<Arc<str>>,
+    step: Option<Arc<str>>,
+    since: Timestamp,
+}
+
+impl Held {
+    /// The batch whose first call is that of `exchange`.
+    pub(super) fn new(
+        exchange: &Exchange,
+        reason: &Arc<str>,
+        injection: &InjectionId,
+        now: Timestamp,
+    ) -> Self {
+        let (turn, step) = (exchange.turn.clone(), exchange.step.clone());
+        Self { reason: reason.clone(), injection: *injection, turn, step, since: now }
+    }
+
+    /// Whether `exchange` proves that the batch is over.
+    pub(super) fn is_over(&self, exchange: &Exchange, now: Timestamp) -> bool {
+        let is_other = |own: &Option<Arc<str>>, other: &Option<Arc<str>>| matches!((own, other), (Some(own), Some(other)) if own != other);
+        let is_later = match exchange.point {
+            InjectionPoint::BeforeTool | InjectionPoint::Immediate => now.since(self.since) >= BATCH_TIME_MAX,
+            InjectionPoint::AfterTool | InjectionPoint::TurnStart | InjectionPoint::TurnEnd => true,
+        };
+        is_later || is_other(&self.turn, &exchange.turn) || is_other(&self.step, &exchange.step)
     }
 }
 

@@ -3,9 +3,7 @@
 //!
 //! Releasing, expiring and evicting are logarithmic in the length, because each uses an ordered
 //! index. A notification that is not in the queue is under a lease or has ended; the queue does not
-//! record which.
-
-mod states;
+//! record which. Notifications are found by their states and conditions too.
 
 use std::{cmp::Reverse, collections::BTreeMap, sync::Arc};
 
@@ -14,15 +12,14 @@ use journal::time::{Timestamp, deadlines::Alarms};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use strum::VariantArray;
 
+use super::entry::{Age, Earlier, Hold, Lane, Marks};
 use crate::{
+    conversation::injector::entry::{Entry, Key},
     exchange::InjectionId,
-    notification::{InjectionPoint, Notification, NotificationId, Priority, StateKey, SubscriberId},
+    notification::{
+        InjectionPoint, Notification, NotificationId, Priority, Resolution, StateKey, SubscriberId,
+    },
     sorted::{SortedMap, SortedSet},
-};
-
-use super::{
-    entry::{Age, Entry, Hold, Key, Lane},
-    left::{Earlier, Marks},
 };
 
 /// The pending notifications of one session.
@@ -420,11 +417,54 @@ impl<'de> Deserialize<'de> for Queue {
     }
 }
 
+impl Queue {
+    /// Removes the notifications that `newer` supersedes, in order.
+    pub(in crate::conversation::injector) fn take_superseded(&mut self, newer: &Notification) -> Vec<Entry> {
+        let candidates = newer.states.iter().flat_map(|state| self.with_state(state.key));
+        let superseded: SortedSet<Key> = candidates
+            .filter(|(_, entry)| entry.notification.is_superseded_by(newer))
+            .map(|(key, _)| key)
+            .collect();
+        superseded.into_iter().filter_map(|key| self.remove(key)).collect()
+    }
+
+    /// Whether a pending notification supersedes `older`.
+    pub(in crate::conversation::injector) fn supersedes(&self, older: &Notification) -> bool {
+        let Some(state) = older.states.first() else { return false };
+        self.with_state(state.key).any(|(_, entry)| older.is_superseded_by(&entry.notification))
+    }
+
+    /// Removes the notifications that `resolution` leaves empty, in order.
+    pub(in crate::conversation::injector) fn take_resolved(&mut self, resolution: &Resolution) -> Vec<Entry> {
+        let candidates = resolution.keys.iter().flat_map(|key| self.with_state(*key));
+        let changed: SortedMap<Key, Arc<Notification>> = candidates
+            .filter_map(|(key, entry)| Some((key, resolution.applied_to(&entry.notification)?)))
+            .collect();
+        let mut resolved = Vec::new();
+        for (key, notification) in changed {
+            let Some(entry) = self.remove(key) else { continue };
+            let entry = Entry { notification, ..entry };
+            if entry.notification.is_resolved() {
+                resolved.push(entry);
+            } else {
+                self.restore(entry);
+            }
+        }
+        resolved
+    }
+
+    /// The notifications with a row about a state or condition.
+    fn with_state(&self, state: StateKey) -> impl Iterator<Item = (Key, &Entry)> {
+        let of_state = self.by_state.range_from(&(state, Key::FIRST)).iter();
+        let keys = of_state.take_while(move |(of, _)| *of == state).map(|(_, key)| *key);
+        keys.filter_map(|key| Some((key, self.entries.get(&key)?)))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::conversation::injector::tests::notification;
-    use crate::{event::Seq, notification::State};
+    use crate::{conversation::injector::tests::notification, event::Seq, notification::State};
 
     fn queue_of(names: &[&str]) -> Queue {
         let mut queue = Queue::default();

@@ -344,7 +344,7 @@ fn a_leased_notification_is_never_accepted_again() {
     story.push("n", Normal, AfterTool);
     story.exchange(&exchange(AfterTool, "c1"), 0);
     story.injector.set_queue_len_max(0);
-    for other in 0..=recent::RECENT_IDS_MAX {
+    for other in 0..=delivered::RECENT_IDS_MAX {
         story.push(&format!("other#{other}"), Normal, AfterTool);
         assert!(story.ledger().last().is_some_and(|line| line.ends_with(" queue_overflow")));
     }
