@@ -1,15 +1,18 @@
 //! One running subscriber: it turns events of its types into notifications.
 //!
-//! The stages, in order: filter, order, dedupe, batch, limit, supersede, render. They do not know each
-//! other; [`Pipeline::handle`] lists them. Events that resolve conditions bypass them
+//! The stages, in order: filter, order, dedupe, batch, limit, supersede, render. They do not know
+//! each other; [`Pipeline::handle`] lists them. Events that resolve conditions bypass them
 //! ([`Pipeline::resolve`]). A pipeline takes an event and the time, and returns outputs and its
 //! next deadline. Every event ends exactly once: in a row of a notification, or with a [`Reason`].
 //! Only open batches have deadlines. A pipeline does not know sessions or other subscribers.
+//!
+//! A snapshot stores the memory of a subscriber, once its outputs are drained. The rule is not
+//! stored: it is read again with the current rules, and memory is matched by subscriber id.
 
+pub mod activation;
 mod batch;
+pub mod condition;
 mod dedupe;
-mod deferred_counts;
-mod failure;
 pub mod filter;
 mod hints;
 mod key;
@@ -17,18 +20,11 @@ mod newest;
 mod origins;
 mod output;
 pub mod remainder;
-mod resolve;
-mod sandbox;
-mod state;
-mod supersede;
-mod unresolved;
-mod weight;
-
-pub mod activation;
-pub mod condition;
 pub mod render;
+mod resolve;
 pub mod row;
 pub mod rule;
+mod sandbox;
 
 #[cfg(test)]
 mod model;
@@ -37,14 +33,9 @@ mod tests;
 
 use std::{collections::VecDeque, sync::Arc};
 
-use sha2::{Digest, Sha256};
-
-pub use crate::pipeline::{
-    failure::{FailedPart, Failing, Failure},
-    output::PipelineOutput,
-    state::Memory,
-};
 use journal::time::Timestamp;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 
 use crate::{
     event::{Event, Scope, Seq},
@@ -54,19 +45,20 @@ use crate::{
     pipeline::{
         batch::{Batch, Batcher},
         dedupe::{Dedupe, Verdict},
-        deferred_counts::{DeferredByScope, DeferredCounts},
-        failure::Failures,
+        filter::Weight,
         key::KeyWriter,
-        newest::{Named, Newest},
+        newest::{Conditions, Named, Newest},
         origins::Origins,
+        output::Failures,
         render::{RenderFailure, RenderInput, Templates},
-        row::Row,
+        row::{DeferredByScope, DeferredCounts, Row},
         rule::{Keep, Subscriber},
-        unresolved::Conditions,
-        weight::Weight,
     },
     rate::Buckets,
+    snapshot::Held,
 };
+
+pub use crate::pipeline::output::{FailedPart, Failing, Failure, PipelineOutput};
 
 /// A running subscriber.
 #[derive(Debug)]
@@ -243,7 +235,7 @@ impl Pipeline {
         now: Timestamp,
     ) -> Result<(), Reason> {
         let Some(rule) = &self.rule.dedupe else { return Ok(()) };
-        let condition = unresolved::condition_of(&self.rule, &mut self.key, seq, event);
+        let condition = newest::condition_of(&self.rule, &mut self.key, seq, event);
         let key = dedupe::write_key(&mut self.key, rule, scope, event, weight);
         let verdict = self.dedupe.check(key, rule.window, seq, condition, now);
         let Verdict::Repeat { of } = verdict else { return Ok(()) };
@@ -309,7 +301,7 @@ impl Pipeline {
 
     /// Ends the rows superseded in their own batch; returns the states of the others.
     fn supersede(&mut self, mut batch: Batch) -> (Batch, Vec<State>) {
-        let (states, ended) = supersede::supersede(&self.rule, &mut self.key, &mut batch.rows);
+        let (states, ended) = newest::supersede(&self.rule, &mut self.key, &mut batch.rows);
         for seq in ended {
             self.end(seq, Reason::Superseded);
         }
@@ -444,4 +436,53 @@ fn notification_id(rule: &Subscriber, events: &[Seq], first_id: &str) -> Notific
     hash.update([0]);
     hash.update(first_id);
     NotificationId::new(&format!("n{}", hex(hash.finalize().iter().take(6))))
+}
+
+/// The memory of a subscriber.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct Memory<'a> {
+    dedupe: Held<'a, Dedupe>,
+    batcher: Held<'a, Batcher>,
+    limiter: Held<'a, Buckets<Scope>>,
+    deferred: Held<'a, DeferredByScope>,
+    failures: Held<'a, Failures>,
+    newest: Held<'a, Newest>,
+}
+
+impl Memory<'_> {
+    /// The events in open batches, in batch order.
+    pub fn into_waiting(self) -> Vec<Seq> {
+        self.batcher.into_owned().rows().map(|row| row.seq).collect()
+    }
+}
+
+impl Pipeline {
+    /// Its memory. Its outputs must have been drained.
+    pub fn memory(&self) -> Memory<'_> {
+        let Self { rule: _, key: _, dedupe, batcher, limiter, deferred, failures, newest, outputs } = self;
+        debug_assert!(outputs.is_empty(), "outputs are drained before a snapshot");
+        Memory {
+            dedupe: Held::Borrowed(dedupe),
+            batcher: Held::Borrowed(batcher),
+            limiter: Held::Borrowed(limiter),
+            deferred: Held::Borrowed(deferred),
+            failures: Held::Borrowed(failures),
+            newest: Held::Borrowed(newest),
+        }
+    }
+
+    /// Starts a pipeline for `rule` with restored memory.
+    pub fn remembering(rule: Arc<Subscriber>, memory: Memory<'_>) -> Self {
+        Self {
+            rule,
+            key: KeyWriter::default(),
+            dedupe: memory.dedupe.into_owned(),
+            batcher: memory.batcher.into_owned(),
+            limiter: memory.limiter.into_owned(),
+            deferred: memory.deferred.into_owned(),
+            failures: memory.failures.into_owned(),
+            newest: memory.newest.into_owned(),
+            outputs: VecDeque::new(),
+        }
+    }
 }

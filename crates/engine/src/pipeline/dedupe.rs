@@ -14,13 +14,13 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use crate::{
     event::{Event, Scope, Seq},
     notification::{Resolution, State, StateKey, Version},
-    pipeline::{key::KeyWriter, rule::DedupeRule, weight::Weight},
+    pipeline::{filter::Weight, key::KeyWriter, rule::DedupeRule},
     snapshot,
 };
 
 /// Most keys of a subscriber, at most about 400 bytes each. When it is reached, the one that ends
 /// soonest is evicted, and a later event with that key counts as new.
-pub(crate) const DEDUPE_KEYS_MAX: usize = 4_096;
+const DEDUPE_KEYS_MAX: usize = 4_096;
 
 /// The relation of an event to earlier ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,6 +3,9 @@
 //! A report may arrive after a newer one of the same state: the slower run of the commit before. It
 //! neither replaces nor resolves, also if the newer one was delivered already. So the newest known
 //! versions are kept until newer ones are known.
+//!
+//! In the supersede stage a newer event about a state replaces an older one of its batch. The
+//! conditions that events raise are states too.
 
 use std::collections::VecDeque;
 
@@ -11,15 +14,20 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::{
-    event::{Event, FieldPath, FieldValue},
+    event::{Event, FieldPath, FieldValue, Seq},
     hash::first_64_bits,
-    notification::{Ordinal, Relation, StateKey, Version},
-    pipeline::rule::Subscriber,
+    notification::{Nature, Ordinal, Relation, State, StateKey, Version},
+    pipeline::{
+        key::KeyWriter,
+        row::Row,
+        rule::{ResolveRule, Subscriber},
+    },
+    sorted::SortedMap,
 };
 
 /// Most states of a subscriber whose newest versions are known, at most some 600 bytes each. When it
 /// is reached, the one that was reported least recently is evicted.
-pub(crate) const STATES_MAX: usize = 1_024;
+const STATES_MAX: usize = 1_024;
 /// Most versions of a state without an order between them, such as commits; the oldest is evicted.
 const VERSIONS_MAX: usize = 8;
 /// Most digits of a number that orders; more do not fit.
@@ -138,6 +146,67 @@ fn time(text: &str) -> Option<i64> {
     let plain = text.strip_suffix(" UTC").map(|text| format!("{}Z", text.replacen(' ', "T", 1)));
     let at = plain.as_deref().unwrap_or(text).parse::<Timestamp>().ok()?;
     i64::try_from(at.as_millis()).ok()
+}
+
+/// Removes each row if a later row is about the same state and replaces it.
+///
+/// Shape: the states of the remaining rows, in key order, and the events of the removed ones.
+pub(crate) fn supersede(
+    rule: &Subscriber,
+    key: &mut KeyWriter,
+    rows: &mut Vec<Row>,
+) -> (Vec<State>, Vec<Seq>) {
+    if rule.supersede_key.is_empty() {
+        return (Vec::new(), Vec::new());
+    }
+    let mut state = |row: &Row| State {
+        key: key.state(&rule.supersede_key, rule.wake.trust_in(&row.event), &row.event),
+        seq: row.seq,
+        version: version_of(rule, &row.event),
+    };
+    let (mut newest, mut ended): (SortedMap<StateKey, Vec<State>>, _) = (SortedMap::new(), Vec::new());
+    for row in rows.iter() {
+        let state = state(row);
+        let of_key = newest.get_or_default(state.key);
+        ended.extend(of_key.extract_if(.., |older| state.replaces(older)).map(|older| older.seq));
+        of_key.push(state);
+    }
+    rows.retain(|row| !ended.contains(&row.seq));
+    (newest.into_values().flatten().collect(), ended)
+}
+
+/// The nature and the conditions of a notification's rows.
+#[derive(Debug, Default)]
+pub(crate) struct Conditions {
+    pub(crate) nature: Nature,
+    /// The conditions raised by the rows, in key order; each version of one once.
+    pub(crate) unresolved: Vec<State>,
+}
+
+impl Conditions {
+    /// Computes them from the rows of a batch.
+    pub(crate) fn of(rule: &Subscriber, key: &mut KeyWriter, rows: &[Row]) -> Self {
+        let given: Vec<Option<State>> =
+            rows.iter().map(|row| condition_of(rule, key, row.seq, &row.event)).collect();
+        let is_condition = !given.is_empty() && given.iter().all(Option::is_some);
+        let mut unresolved: Vec<State> = given.into_iter().flatten().collect();
+        // The newest event of each version is kept.
+        unresolved.reverse();
+        unresolved.sort_by(|one, other| (one.key, &one.version).cmp(&(other.key, &other.version)));
+        unresolved.dedup_by(|one, kept| (one.key, &one.version) == (kept.key, &kept.version));
+        Self { nature: if is_condition { Nature::Condition } else { Nature::Occurrence }, unresolved }
+    }
+}
+
+/// The condition raised by an event; `None` for an occurrence.
+pub(crate) fn condition_of(rule: &Subscriber, key: &mut KeyWriter, seq: Seq, event: &Event) -> Option<State> {
+    let resolve = rule.resolve.as_ref().filter(|resolve| !resolves(resolve, event))?;
+    let key = key.state(&resolve.equal, rule.wake.trust_in(event), event);
+    Some(State { key, seq, version: version_of(rule, event) })
+}
+
+fn resolves(resolve: &ResolveRule, event: &Event) -> bool {
+    resolve.by.iter().any(|pattern| pattern.matches(&event.event_type))
 }
 
 #[cfg(test)]

@@ -22,41 +22,41 @@
 //!
 //! Three parts: `template` runs minijinja, `table` converts events to rows, cells and tables, and
 //! `assemble` converts placeholders to TOON. `template` uses the other two, which do not use it.
+//!
+//! The generic layout is valid for every batch: type, source and severity of its events, and their
+//! flattened payloads.
 
 mod assemble;
-mod cut;
 mod declared;
 mod draft;
-mod free_key;
-mod generic;
 mod input;
-mod sentence;
 mod table;
 mod template;
 
 use std::sync::Arc;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 use toon::tokens;
 
+use self::{
+    draft::{Attempt, Body, Draft, Lost, Printed, free_key},
+    table::{
+        Origin,
+        clean_event::{CleanEvent, Shown},
+        rows::Rows,
+    },
+    template::{Template, View},
+};
 use crate::{
-    notification::{Tokens, Word},
+    notification::{SubscriberId, Tokens, UNTRUSTED_SOURCE, Word},
     pipeline::{row::Row, sandbox::account::Account},
     sorted::SortedMap,
     words::counted,
 };
 
-use self::{
-    cut::Lost,
-    draft::{Attempt, Body, Draft, Printed},
-    table::clean_event::{CleanEvent, Shown},
-    template::{Template, View},
-};
-
 pub use self::{
-    declared::{Declared, EventText, Layout},
+    declared::{Declared, EventText, Layout, Sentence},
     input::{OUTPUT_BYTES_MAX, ROWS_MAX, RenderInput, TemplateError},
-    sentence::Sentence,
     table::{Column, Table},
     template::{Code, EVENT_VARIABLES, OPTIONAL},
 };
@@ -169,7 +169,7 @@ fn generic_table(
     failure: Option<RenderFailure>,
 ) -> Rendered {
     let fitted = FIELD_CHARS.into_iter().find_map(|field_chars| {
-        let draft = generic::draft(input.subscriber, &clean.events(field_chars), input.origins);
+        let draft = generic_draft(input.subscriber, &clean.events(field_chars), input.origins);
         fit_draft(input, &draft, Texts::cut_to(field_chars)).ok()
     });
     fitted.unwrap_or_else(|| smallest(input)).released(failure)
@@ -277,7 +277,7 @@ fn fit_draft(input: &RenderInput<'_>, draft: &Draft, texts: Texts) -> Result<Con
     let whole = draft.body.to_value();
     let with_rows = |rows_max| {
         let mut value = whole.clone();
-        let lost = cut::rows(&mut value, rows_max);
+        let lost = draft::limit_rows(&mut value, rows_max);
         (value, lost)
     };
     let rows_max = if is_long { ROWS_MAX } else { ROWS_MAX - 1 };
@@ -292,12 +292,12 @@ fn fit_draft(input: &RenderInput<'_>, draft: &Draft, texts: Texts) -> Result<Con
         return Ok(content);
     }
     let (value, lost) = with_rows(1);
-    let fields = cut::field_count(&value);
+    let fields = draft::field_count(&value);
     let fitted = match texts {
         Texts::Longer => None,
         Texts::Shortest => most(fields.saturating_sub(1), |count| {
             let mut value = value.clone();
-            cut::fields(&mut value, count);
+            draft::cut_fields(&mut value, count);
             finished_cut(input, draft, value, &lost, fields - count)
         })?,
     };
@@ -424,3 +424,51 @@ fn smallest(input: &RenderInput<'_>) -> Content {
 
 #[cfg(test)]
 mod tests;
+
+/// Fields of the event itself, under their names in this layout.
+const ENVELOPE: [(&str, Origin); 3] =
+    [("type", Origin::Type), ("source", Origin::Source), ("severity", Origin::Severity)];
+
+/// Writes one event as fields, several as a table named after the subscriber; columns that are null
+/// in all rows are omitted. `origins` are the untrusted sources by row, or nothing.
+fn generic_draft(subscriber: &SubscriberId, events: &Shown, origins: &[Option<Arc<str>>]) -> Draft {
+    let shown = events.first(ROWS_MAX);
+    let rows = Rows::new(shown).with_origins(origins);
+    let mut table: Vec<Map<String, Value>> = (0..rows.len()).map(|at| generic_row(&rows, at)).collect();
+    let is_empty = |name: &str| table.iter().all(|row| row.get(name).is_none_or(Value::is_null));
+    let names = table.first().into_iter().flat_map(Map::keys);
+    let empty: Vec<String> = names.filter(|name| is_empty(name)).cloned().collect();
+    table.iter_mut().for_each(|row| row.retain(|name, _| !empty.contains(name)));
+    let value = match (table.len(), table.pop()) {
+        (1, Some(row)) => Value::Object(row),
+        (_, last) => {
+            let rows: Vec<Value> = table.into_iter().chain(last).map(Value::Object).collect();
+            Value::Object(Map::from_iter([(subscriber.as_str().to_owned(), rows.into())]))
+        }
+    };
+    let left_out = events.iter().skip(ROWS_MAX).map(|event| u64::from(event.repeats)).sum();
+    Draft {
+        body: Body::Decoded { value, comments: None },
+        printed: Printed { row_repeats: true, sources: rows.names_origins(), ..Printed::default() },
+        left_out,
+        absent: Vec::new(),
+        words: Vec::new(),
+    }
+}
+
+/// One row with all columns.
+fn generic_row(rows: &Rows, at: usize) -> Map<String, Value> {
+    let mut row = Map::new();
+    if rows.names_origins() {
+        row.insert(UNTRUSTED_SOURCE.to_owned(), rows.first(at, &[Origin::Untrusted]).to_json());
+    }
+    for (name, origin) in ENVELOPE {
+        row.insert(name.to_owned(), rows.first(at, &[origin]).to_json());
+    }
+    for name in rows.columns() {
+        let cell = rows.first(at, &[Origin::Field(name.clone())]).to_json();
+        let is_taken = |key: &str| key == UNTRUSTED_SOURCE || row.contains_key(key);
+        row.insert(free_key(name, is_taken), cell);
+    }
+    row
+}

@@ -11,11 +11,10 @@ use crate::{
     notification::Resolution,
     pipeline::{
         filter,
-        newest::{name_of_condition, version_of},
+        newest::{condition_of, name_of_condition, version_of},
         render::Templates,
         row::Row,
         rule::Subscriber,
-        unresolved::condition_of,
     },
 };
 

@@ -1,12 +1,19 @@
-//! One row of a batch: an event and its count.
+//! One row of a batch: an event and its count; and deferred counts: numbers of events without a row,
+//! added to the next notification.
+//!
+//! Repeats of delivered rows and rate-limited events are counted for each scope, until a
+//! notification of the same scope takes the counts. Each of these events has also ended with its
+//! own reason, so a lost count is a lost detail, not a lost event.
 
 use std::sync::Arc;
 
+use journal::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    event::{Event, Seq},
+    event::{Event, Scope, Seq},
     snapshot,
+    sorted::SortedMap,
 };
 
 /// An event in a batch, with its repeats.
@@ -19,4 +26,80 @@ pub struct Row {
     pub event: Arc<Event>,
     /// The count within the dedupe window; 1 without repeats.
     pub repeats: u32,
+}
+
+/// Most scopes with counts, about 150 bytes each. When it is reached, the least recently raised
+/// counts are evicted.
+const DEFERRED_SCOPES_MAX: usize = 1_024;
+
+/// Counts of events without a row of their own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub(crate) struct DeferredCounts {
+    /// Repeats of events whose row was already in a notification.
+    pub(crate) repeats: u32,
+    /// Rate-limited events, with their repeats.
+    pub(crate) suppressed: u32,
+}
+
+/// The counts of one subscriber.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(crate) struct DeferredByScope {
+    scopes: SortedMap<Scope, (DeferredCounts, Timestamp)>,
+}
+
+impl DeferredByScope {
+    /// Adds `more` to the counts of `scope`.
+    pub(crate) fn add(&mut self, scope: &Scope, more: DeferredCounts, now: Timestamp) {
+        if self.scopes.len() >= DEFERRED_SCOPES_MAX && !self.scopes.contains_key(scope) {
+            self.scopes.pop_least(|(_, raised_at)| *raised_at);
+        }
+        let (deferred, raised_at) = self.scopes.get_or_default(scope.clone());
+        deferred.repeats = deferred.repeats.saturating_add(more.repeats);
+        deferred.suppressed = deferred.suppressed.saturating_add(more.suppressed);
+        *raised_at = now;
+    }
+
+    /// Takes the counts for the next notification of `scope`.
+    pub(crate) fn take(&mut self, scope: &Scope) -> DeferredCounts {
+        self.scopes.remove(scope).map(|(deferred, _)| deferred).unwrap_or_default()
+    }
+
+    /// The counts for the next notification of `scope`.
+    #[cfg(test)]
+    pub(crate) fn peek(&self, scope: &Scope) -> DeferredCounts {
+        self.scopes.get(scope).map(|(deferred, _)| *deferred).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::SessionId;
+
+    fn scope(id: usize) -> Scope {
+        Scope::Session(SessionId::new(&id.to_string()))
+    }
+
+    #[test]
+    fn deferred_counts_accumulate_and_leave_once_per_scope() {
+        let mut deferred = DeferredByScope::default();
+        let now = Timestamp::from_millis(1);
+        deferred.add(&scope(1), DeferredCounts { repeats: 2, suppressed: 0 }, now);
+        deferred.add(&scope(1), DeferredCounts { repeats: 1, suppressed: 5 }, now);
+        deferred.add(&scope(2), DeferredCounts { repeats: 7, suppressed: 0 }, now);
+        assert_eq!(deferred.take(&scope(1)), DeferredCounts { repeats: 3, suppressed: 5 });
+        assert_eq!(deferred.take(&scope(1)), DeferredCounts::default());
+        assert_eq!(deferred.take(&scope(2)), DeferredCounts { repeats: 7, suppressed: 0 });
+    }
+
+    #[test]
+    fn the_counts_raised_longest_ago_make_room() {
+        let mut deferred = DeferredByScope::default();
+        let one = DeferredCounts { repeats: 1, suppressed: 0 };
+        for id in 0..=DEFERRED_SCOPES_MAX {
+            deferred.add(&scope(id), one, Timestamp::from_millis(u64::try_from(id).expect("small")));
+        }
+        assert_eq!(deferred.scopes.len(), DEFERRED_SCOPES_MAX);
+        assert_eq!((deferred.take(&scope(0)), deferred.take(&scope(1))), (DeferredCounts::default(), one));
+    }
 }

@@ -10,7 +10,6 @@
 
 pub(super) mod account;
 mod filters;
-mod guarded;
 mod lint;
 mod operators;
 mod rewrite;
@@ -29,9 +28,8 @@ use minijinja::{
 use self_cell::self_cell;
 
 pub(super) use self::{
-    guarded::Guarded,
     lint::{Cause, Checked, Fault, Grammar},
-    rewrite::{OwnText, Trace},
+    rewrite::{Guarded, OwnText, Trace},
 };
 
 /// The name of every program.

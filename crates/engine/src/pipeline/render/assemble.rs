@@ -7,17 +7,13 @@
 //! are not part of it. The template's white space around a cell is removed, and so are blank lines.
 //! Only the template's headers and indentation decide which lines are rows, items or fields.
 
-mod line;
 pub(super) mod placeholders;
 
 use serde_json::Value;
 
 use super::{ROWS_MAX, draft::Body, table::clean_event::REPEATS};
 
-use self::{
-    line::{Line, Symbol},
-    placeholders::{Piece, Placeholder, Placeholders},
-};
+use self::placeholders::{Line, Piece, Placeholder, Placeholders, Symbol};
 
 /// Why a template's output is not a document.
 #[derive(Debug)]
@@ -167,7 +163,7 @@ impl Pass {
         self.out.extend(std::iter::repeat_n(' ', line.indent));
         let symbols = line.symbols.as_slice();
         let is_parent = next.is_some_and(|next| next.indent > line.indent);
-        let symbols = if is_parent { line::trim(symbols) } else { symbols };
+        let symbols = if is_parent { placeholders::trim(symbols) } else { symbols };
         if let [Symbol::Char('#'), ..] = symbols {
             self.comment(symbols);
             return Ok(());
@@ -183,7 +179,9 @@ impl Pass {
                     self.out.push('-');
                     Ok(())
                 }
-                [Symbol::Char('-'), Symbol::Char(' '), item @ ..] => self.item(line::trim(item), line.indent),
+                [Symbol::Char('-'), Symbol::Char(' '), item @ ..] => {
+                    self.item(placeholders::trim(item), line.indent)
+                }
                 _ => self.field(symbols, line.indent),
             },
             None if matches!(symbols, [Symbol::Char('-'), Symbol::Char(' '), ..]) => {
@@ -205,21 +203,21 @@ impl Pass {
 
     fn comment(&mut self, symbols: &[Symbol<'_>]) {
         self.has_comments = true;
-        let text = line::text(symbols).replace(char::is_control, " ");
+        let text = placeholders::text(symbols).replace(char::is_control, " ");
         self.out.push_str(&toon::escape_control_tokens(&text));
     }
 
     fn item(&mut self, item: &[Symbol<'_>], indent: usize) -> Result<(), String> {
         self.out.push_str("- ");
         let inner = indent + toon::INDENT;
-        match line::separator(item) {
+        match placeholders::separator(item) {
             Some(at) => self.key_and_rest(item, at, inner),
             None => self.cell(item),
         }
     }
 
     fn field(&mut self, symbols: &[Symbol<'_>], indent: usize) -> Result<(), String> {
-        match line::separator(symbols).or_else(|| line::tight_separator(symbols)) {
+        match placeholders::separator(symbols).or_else(|| placeholders::tight_separator(symbols)) {
             Some(at) => self.key_and_rest(symbols, at, indent),
             None => self.only_cell(symbols),
         }
@@ -238,8 +236,8 @@ impl Pass {
         let (key, rest) = symbols.split_at(at);
         let rest = rest.get(1..).expect("a colon is at `at`");
         let is_spaced = !rest.is_empty();
-        let rest = line::trim(rest);
-        if let Some(header) = line::Header::parse(key) {
+        let rest = placeholders::trim(rest);
+        if let Some(header) = placeholders::Header::parse(key) {
             return self.header(&header, rest, indent);
         }
         self.key(key)?;
@@ -258,7 +256,7 @@ impl Pass {
 
     fn header(
         &mut self,
-        header: &line::Header<'_, '_>,
+        header: &placeholders::Header<'_, '_>,
         rest: &[Symbol<'_>],
         indent: usize,
     ) -> Result<(), String> {
@@ -288,11 +286,11 @@ impl Pass {
     }
 
     fn columns(&mut self, columns: &[Symbol<'_>]) -> Result<(), String> {
-        for (index, column) in line::columns(columns).into_iter().enumerate() {
+        for (index, column) in placeholders::columns(columns).into_iter().enumerate() {
             if index > 0 {
                 self.out.push(',');
             }
-            match line::group(column) {
+            match placeholders::group(column) {
                 Some((name, group)) => {
                     self.key(name)?;
                     self.out.push('{');
@@ -306,7 +304,7 @@ impl Pass {
     }
 
     fn keyed_row(&mut self, symbols: &[Symbol<'_>]) -> Result<(), String> {
-        let at = line::separator(symbols).ok_or("a row of a keyed table begins with `key: `")?;
+        let at = placeholders::separator(symbols).ok_or("a row of a keyed table begins with `key: `")?;
         let (key, rest) = symbols.split_at(at);
         self.key(key)?;
         self.out.push_str(": ");
@@ -314,14 +312,14 @@ impl Pass {
     }
 
     fn key(&mut self, key: &[Symbol<'_>]) -> Result<(), String> {
-        match line::trim(key) {
+        match placeholders::trim(key) {
             [] => Err("a line needs a `key: ` at its beginning".into()),
             [Symbol::Placeholder(Placeholder::Key(key))] => {
                 self.out.push_str(key);
                 Ok(())
             }
             key => {
-                let text = line::quoted_text(key).unwrap_or_else(|| line::text(key));
+                let text = placeholders::quoted_text(key).unwrap_or_else(|| placeholders::text(key));
                 toon::write_key(&mut self.out, &text);
                 Ok(())
             }
@@ -329,11 +327,11 @@ impl Pass {
     }
 
     fn cells(&mut self, symbols: &[Symbol<'_>]) -> Result<(), String> {
-        for (index, cell) in line::cells(symbols).into_iter().enumerate() {
+        for (index, cell) in placeholders::cells(symbols).into_iter().enumerate() {
             if index > 0 {
                 self.out.push(',');
             }
-            match line::trim(cell) {
+            match placeholders::trim(cell) {
                 [Symbol::Placeholder(Placeholder::Cells(cells))] => self.out.push_str(cells),
                 cell => self.cell(cell)?,
             }
@@ -349,11 +347,11 @@ impl Pass {
             toon::write_scalar(&mut self.out, value);
             return Ok(());
         }
-        if let Some(text) = line::quoted_text(cell) {
+        if let Some(text) = placeholders::quoted_text(cell) {
             toon::write_text(&mut self.out, &text);
             return Ok(());
         }
-        let text = line::text(cell);
+        let text = placeholders::text(cell);
         let is_literal = cell.iter().all(|symbol| matches!(symbol, Symbol::Char(_)));
         match is_literal.then(|| serde_json::from_str(&text)) {
             Some(Ok(literal @ (Value::Null | Value::Bool(_) | Value::Number(_)))) => {

@@ -1,21 +1,27 @@
-//! The output declared in a subscriber's file: lines for one event (`one`), and a table for
-//! several.
+//! The output declared in a subscriber's file: lines for one event (`one`), a table for several, and
+//! the words for a person (`sentence`).
 //!
 //! The table is known when the file is read, so no template runs. A batch of one event is rendered
 //! by `one`; without it, as one line per column of the table. Without a table, several events are a
 //! generic table, and so is one event for which `one` prints nothing.
+//!
+//! `sentence` is a template that sees one event, as `one` does, and prints plain text instead of
+//! TOON. A client shows its user one line, so only the first events of a batch are put into words.
+
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 
 use super::{
-    CleanRows, Content, GENERIC, OUTPUT_BYTES_MAX, ROWS_MAX, RenderInput, Rendered, TemplateError, Templates,
-    Texts,
+    CleanRows, Content, GENERIC, OUTPUT_BYTES_MAX, ROWS_MAX, RenderFailure, RenderInput, Rendered,
+    TemplateError, Templates, Texts,
     draft::{Attempt, Body, Draft, Printed},
     finished, fit_draft, generic_in_place, generic_table, most, occurrences, shortened, smallest,
     table::{Table, rows::Rows},
     template::{Template, View},
 };
-use crate::{pipeline::failure::FailedPart, sorted::SortedSet};
+use crate::{event::cut_text, pipeline::output::FailedPart, sorted::SortedSet};
 
 /// The layout of a batch.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -170,5 +176,62 @@ fn failed(message: String) -> Attempt {
     Attempt::Failed { line: None, message }
 }
 
-#[cfg(test)]
-mod tests;
+/// Most events of a batch with words of their own; the rest is counted.
+const EVENTS_MAX: usize = 2;
+/// Most characters of the words for one event; a client shows about 100 of a line.
+const CHARS_MAX: usize = 200;
+
+/// The words for one event.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Sentence(Template);
+
+impl Sentence {
+    /// Compiles it.
+    ///
+    /// Errors: as for [`super::Templates::add`]; `notify` is refused too.
+    pub fn compile(source: &str) -> Result<Self, TemplateError> {
+        Template::compile(View::Sentence, source).map(Self)
+    }
+
+    /// Takes a source without a fault; it is compiled when it first runs.
+    pub fn deferred(source: &str) -> Self {
+        Self(Template::deferred(View::Sentence, source))
+    }
+
+    /// The payload fields that it names as `payload.name`.
+    pub fn fields(&self) -> &SortedSet<String> {
+        self.0.fields()
+    }
+
+    /// The words for the first events of a batch, oldest first.
+    ///
+    /// Shape: each is one line, with the secrets and control characters of values removed. An event
+    /// for which nothing is printed has none.
+    ///
+    /// Errors: the template fails, also for one of the events only.
+    pub fn render(&self, input: &RenderInput<'_>) -> Result<Vec<Arc<str>>, RenderFailure> {
+        let mut said = Vec::new();
+        for row in input.rows.iter().take(EVENTS_MAX) {
+            let mut clean = CleanRows::new(std::slice::from_ref(row));
+            let events = clean.events(CHARS_MAX);
+            let words = self.0.words(input, &events, &clean.account).map_err(failure)?;
+            let mut line = String::with_capacity(words.len());
+            for word in words.split_whitespace() {
+                line.extend((!line.is_empty()).then_some(' '));
+                line.push_str(word);
+            }
+            if !line.is_empty() {
+                said.push(cut_text(line.into(), CHARS_MAX).into());
+            }
+        }
+        Ok(said)
+    }
+}
+
+fn failure(failed: Attempt) -> RenderFailure {
+    match failed {
+        Attempt::Failed { line, message } => RenderFailure { line, message },
+        Attempt::Nothing => RenderFailure { line: None, message: "its output is empty".into() },
+        Attempt::TooBig => RenderFailure { line: None, message: "it prints too much".into() },
+    }
+}

@@ -5,15 +5,13 @@
 //! ([`super::declared`]).
 
 pub(super) mod clean_event;
-mod column;
-pub(super) mod event_view;
 pub(super) mod rows;
 
 use std::borrow::Cow;
 
 use serde_json::Value;
 
-use super::free_key::free_key;
+use super::draft::free_key;
 use crate::notification::UNTRUSTED_SOURCE;
 
 use self::{
@@ -21,9 +19,9 @@ use self::{
     rows::Rows,
 };
 
-pub(super) use self::column::Origin;
+pub(super) use self::rows::Origin;
 
-pub use self::column::Column;
+pub use self::rows::Column;
 
 /// A table as its author defines it.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -2,26 +2,28 @@
 //!
 //! A template must not read files or other templates, or exceed its account
 //! ([`crate::pipeline::sandbox`]). It may test whether an optional field is present; printing an
-//! absent one is a failure, except in the text of one event.
+//! absent one is a failure, except in the text of one event. A program that writes a template in
+//! another form gets the code in it.
 
-mod code;
 mod filters;
 mod lint;
-mod word;
 
 use std::{
     fmt,
+    ops::Range,
     sync::{Arc, LazyLock, OnceLock},
 };
 
+use journal::time::Timestamp;
 use minijinja::{
     Environment, Error, ErrorKind, Output, State, UndefinedBehavior, context,
+    machinery::{Token, tokenize},
+    syntax::SyntaxConfig,
     value::{Enumerator, Object, Value as Printed},
 };
 use serde_json::Value;
 
-pub use self::{code::Code, filters::OPTIONAL, lint::EVENT_VARIABLES};
-use self::{lint::VARIABLES, word::Said};
+use self::{filters::Said, lint::VARIABLES};
 use super::{
     RenderInput, TemplateError,
     assemble::{
@@ -30,13 +32,10 @@ use super::{
     },
     draft::{Attempt, Body, Draft, Printed as Counts},
     table::{
-        clean_event::{REPEATS, Shown, clean_field},
-        event_view::{EventView, Events},
+        clean_event::{EventView, Events, REPEATS, Shown, clean_field},
         rows::Rows,
     },
 };
-use journal::time::Timestamp;
-
 use crate::{
     event::FIELD_CHARS_MAX,
     notification::SubscriberId,
@@ -47,12 +46,14 @@ use crate::{
     sorted::SortedSet,
 };
 
+pub use self::{filters::OPTIONAL, lint::EVENT_VARIABLES};
+
 /// Most instructions of one run; a table of 100 rows with 10 columns needs about 20,000.
 const FUEL: u64 = 200_000;
 const GRAMMAR: Grammar = Grammar {
     variables: &VARIABLES,
     filters: &filters::NAMES,
-    functions: &[word::NAME],
+    functions: &[filters::NAME],
     unknown: lint::unknown_variable,
 };
 const EVENT_GRAMMAR: Grammar =
@@ -78,7 +79,7 @@ fn environment(absent: UndefinedBehavior, print: Print) -> Environment<'static> 
     let mut environment = sandbox::environment(absent, FUEL);
     environment.set_formatter(print);
     filters::add_to(&mut environment);
-    word::add_to(&mut environment);
+    filters::add_notify(&mut environment);
     environment
 }
 
@@ -468,4 +469,32 @@ fn failed(error: &Error) -> Attempt {
         (kind, None) => kind.to_string(),
     };
     Attempt::Failed { line: error.line(), message }
+}
+
+/// The code in a template.
+pub struct Code<'t> {
+    /// Every name in it; also those that are no variables.
+    pub names: SortedSet<&'t str>,
+    /// The bytes of each `{{ .. }}`, in order.
+    pub printed: Vec<Range<usize>>,
+}
+
+impl<'t> Code<'t> {
+    /// Reads `source`.
+    ///
+    /// Errors: bad syntax.
+    pub fn of(source: &'t str) -> Result<Self, TemplateError> {
+        let (mut names, mut printed, mut start) = (SortedSet::new(), Vec::new(), 0);
+        for token in tokenize(source, false, SyntaxConfig::default()) {
+            let (token, span) = token.map_err(|error| lint::template_error(source, error.into()))?;
+            if let Token::Ident(name) = token {
+                names.insert(name);
+            } else if let Token::VariableStart = token {
+                start = span.start_offset as usize;
+            } else if let Token::VariableEnd = token {
+                printed.push(start..span.end_offset as usize);
+            }
+        }
+        Ok(Self { names, printed })
+    }
 }

@@ -15,7 +15,7 @@ use minijinja::{
     },
 };
 
-use super::{filters, guarded::Guarded};
+use super::{filters, rewrite::Guarded};
 use crate::{nearest::nearest, sorted::SortedSet};
 
 /// Names with a meaning of their own in some places of minijinja.

@@ -4,15 +4,17 @@
 //! The remaining instructions have constant cost, which fuel counts. An instruction with two
 //! operands and a filter with two arguments take the same values from the stack, so most are
 //! replaced in place; some get a call before them. Jump targets are adjusted.
+//!
+//! A template guards a chain of accesses such as `events[0].payload.at.step` by `default(...)`, `is
+//! defined` or `is undefined` after it: an absent part of the chain is no failure there.
 
 use minijinja::{
-    machinery::{Instruction, Instructions, Span},
+    machinery::{Instruction, Instructions, Span, ast::Expr},
     value::{Object, ObjectRepr, Value},
 };
 
-use super::{guarded::Guarded, operators::name};
-
-use crate::sorted::SortedMap;
+use super::operators::name;
+use crate::sorted::{SortedMap, SortedSet};
 
 /// Longest free piece of a template's own text: printing it costs an instruction, so all fuel
 /// prints some MB.
@@ -227,4 +229,51 @@ fn is_scalar(instruction: Option<&Instruction<'_>>) -> bool {
 fn is_cheap_index(before: Option<&Instruction<'_>>, two_before: Option<&Instruction<'_>>) -> bool {
     let Some(Instruction::LoadConst(key)) = before else { return false };
     key.as_str().is_some() || matches!(two_before, Some(Instruction::Lookup("events" | "rows")))
+}
+
+/// Filters and tests that accept an absent value.
+const FILTERS: [&str; 2] = ["d", "default"];
+const TESTS: [&str; 2] = ["defined", "undefined"];
+
+/// The guarded accesses of a source.
+///
+/// Shape: the byte range of each, which is that of its instruction too.
+#[derive(Debug, Clone, Default)]
+pub(in crate::pipeline) struct Guarded(SortedSet<(u32, u32)>);
+
+impl Guarded {
+    /// Adds the accesses of `chain`, the operand of the filter `name`.
+    pub(super) fn add_filtered(&mut self, name: &str, chain: &Expr<'_>) {
+        if FILTERS.contains(&name) {
+            self.add(chain);
+        }
+    }
+
+    /// Adds the accesses of `chain`, the operand of the test `name`.
+    pub(super) fn add_tested(&mut self, name: &str, chain: &Expr<'_>) {
+        if TESTS.contains(&name) {
+            self.add(chain);
+        }
+    }
+
+    fn add(&mut self, chain: &Expr<'_>) {
+        let (span, below) = if let Expr::GetAttr(access) = chain {
+            (access.span(), &access.expr)
+        } else if let Expr::GetItem(access) = chain {
+            (access.span(), &access.expr)
+        } else {
+            return;
+        };
+        self.0.insert(range(span));
+        self.add(below);
+    }
+
+    /// Whether the access at this place is guarded.
+    pub(super) fn contains(&self, span: Option<Span>) -> bool {
+        span.is_some_and(|span| self.0.contains(&range(span)))
+    }
+}
+
+fn range(span: Span) -> (u32, u32) {
+    (span.start_offset, span.end_offset)
 }

@@ -1,9 +1,8 @@
+use journal::time::Timestamp;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::*;
-use journal::time::Timestamp;
-
+use super::{super::Templates, *};
 use crate::{
     notification::{SubscriberId, Tokens},
     pipeline::{
@@ -346,4 +345,62 @@ fn sources_of_rows_are_the_last_column_removed() {
         }
     }
     assert!(headers.len() > 6, "{headers:?}");
+}
+
+fn sentence_of(source: &str, payloads: &[Value]) -> Result<Vec<Arc<str>>, RenderFailure> {
+    let rows: Vec<Row> = payloads.iter().map(|payload| row(payload.clone(), 1)).collect();
+    let sentence = Sentence::compile(source).unwrap_or_else(|error| panic!("{source}: {error}"));
+    sentence.render(&RenderInput::new(&SubscriberId::new("orders"), &rows, Tokens(200)))
+}
+
+#[test]
+fn each_of_the_first_events_has_one_line() {
+    let source = "order {{ payload.id }}\n  {{- \" failed\" if payload.why }}{% if payload.why %}: {{ payload.why }}{% endif %}";
+    let payloads = [
+        json!({ "id": 7, "why": "no\nstock: \u{1b}[1m<cup> {x}" }),
+        json!({ "id": "a -> b" }),
+        json!({ "id": 9 }),
+    ];
+    let words = sentence_of(source, &payloads).expect("words");
+    assert_eq!(words, ["order 7 failed: no stock: <cup> {x}".into(), Arc::from("order a -> b")]);
+    assert_eq!(sentence_of("{{ payload.absent }}", &payloads), Ok(Vec::new()));
+    let long = sentence_of("{{ payload.id }}", &[json!({ "id": "x".repeat(5_000) })]).expect("words");
+    assert!(long.iter().all(|words| words.chars().count() < CHARS_MAX + 30), "{long:?}");
+}
+
+#[test]
+fn deferred_template_compiles_when_it_first_runs() {
+    let rows = [row(json!({ "id": 7 }), 1)];
+    let (id, words) = (SubscriberId::new("orders"), "order {{ payload.id }}");
+    let input = RenderInput::new(&id, &rows, Tokens(200));
+    assert_eq!(Sentence::deferred(words).render(&input), Ok(vec!["order 7".into()]));
+    assert_eq!(Sentence::deferred(words), Sentence::compile(words).expect("words"));
+    assert_eq!(Sentence::deferred(words).fields().len(), 1);
+
+    let bad = Sentence::deferred("x\n{{ events }}");
+    assert!(bad.fields().is_empty());
+    let failed = bad.render(&input).expect_err("no such variable");
+    assert_eq!((failed.line, failed.message.contains("has no `events`")), (Some(2), true), "{failed:?}");
+    let mut templates = Templates::new();
+    templates.add_deferred("good", "a: {{ events[0].payload.id }}");
+    templates.add_deferred("bad", "{{ a");
+    assert_eq!(templates.render("good", &input).content, "a: 7");
+    let rendered = templates.render("bad", &input);
+    assert_eq!(rendered.failure.map(|failure| failure.line), Some(Some(1)));
+    assert!(rendered.content.contains('7'), "the generic table: {}", rendered.content);
+}
+
+#[test]
+fn a_sentence_that_cannot_be_rendered_says_why() {
+    let failed = sentence_of("x\n{{ payload.id / 0 }}", &[json!({ "id": "a" })]).expect_err("no number");
+    assert_eq!(failed.line, Some(2), "{failed:?}");
+    for (source, word) in [
+        ("{{ payload.id", "syntax"),
+        ("{{ events }}", "has no `events`"),
+        ("{{ payload|toon }}", "toon"),
+        ("{{ notify(\"x\") }}", "notify"),
+    ] {
+        let error = Sentence::compile(source).expect_err(source).to_string();
+        assert!(word == "syntax" || error.contains(word), "{source}: {error}");
+    }
 }
