@@ -27,7 +27,7 @@ use engine::{
         Entry, Facts, Fingerprint, Space,
         facts::{ContentHash, HASHED_BYTES_MAX, KEPT_BYTES_MAX},
     },
-    watch::hosts::LOCALHOST,
+    watch::condition::LOCALHOST,
 };
 use journal::{meter::MonotonicClock, time::Timestamp};
 

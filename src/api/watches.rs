@@ -14,8 +14,7 @@ use engine::{
     session::SessionState,
     watch::{
         ALL_MAX, Condition, EXPIRES_DEFAULT, EXPIRES_MAX, Needs, PER_OWNER_MAX, Part, Watch,
-        condition::{Terms, parse},
-        hosts::remote_host,
+        condition::{Terms, parse, remote_host},
     },
 };
 use futures_util::future::try_join_all;

@@ -4,7 +4,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use engine::{ci::switch as ci, rules::CompiledRules, settings::sources, watch::hosts as watch};
+use engine::{ci, rules::CompiledRules, settings::sources, watch::condition as watch};
 
 use crate::capability::{log, lsp, paths, schedule, shell};
 

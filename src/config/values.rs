@@ -8,7 +8,7 @@ use std::{
 };
 
 use engine::{
-    event::{EventType, FieldPath, Severity, catalogue::own},
+    event::{EventType, FieldPath, Severity, catalogue},
     nearest::nearest,
     rate::Rate,
     words::Words,
@@ -64,7 +64,7 @@ pub(crate) fn parsed<T: FromStr<Err: fmt::Display>>(value: &Value<'_>) -> Parsed
 /// An event type that others than aside may make.
 pub(crate) fn open_type(value: &Value<'_>) -> Parsed<EventType> {
     let event_type: EventType = parsed(value)?;
-    match own::reserved(event_type.as_str()) {
+    match catalogue::reserved(event_type.as_str()) {
         None => Ok(event_type),
         Some(message) => Err(vec![value.error(message)]),
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use engine::event::catalogue::own::OWN_TYPES;
+use engine::event::catalogue::OWN_TYPES;
 use serde_json::{Value, json};
 
 use crate::support::daemon::{Home, text};

@@ -133,7 +133,7 @@ const OUTSIDE: &[(&str, Where)] = &[
     ("clap_mangen", Where::Only(&["cli/generated.rs"])),
     ("jsonc_parser", Where::Only(&["cli/install/"])),
     ("shlex", Where::Only(&["cli/help.rs", "cli/install/", "sink/"])),
-    ("similar", Where::Only(&["cli/install/plan.rs", "probe/files/lines.rs"])),
+    ("similar", Where::Only(&["cli/install/plan.rs", "probe/files/change.rs"])),
     ("listenfd", Where::Only(&["daemon/listen.rs"])),
     ("sd_notify", Where::Only(&["cli/serve.rs"])),
     ("globset", Where::Only(&["capability/paths.rs"])),
@@ -144,7 +144,7 @@ const OUTSIDE: &[(&str, Where)] = &[
         Where::Only(&[
             "event/secrets/",
             "capability/log.rs",
-            "probe/ports/",
+            "probe/ports.rs",
             "capability/problem/",
             "watch/",
             "capability/watch/",

@@ -11,35 +11,30 @@ mod follow;
 mod remote;
 mod reply;
 mod said;
-mod schedule;
-pub mod switch;
 
 #[cfg(test)]
 mod tests;
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
+use journal::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
-pub use self::{
-    answer::{ANSWERED, Answered, Checks, FOLLOWED, Failure, Head, Outcome, Output, Pr, PrState, Remark},
-    follow::{Follow, Found, commit_arguments, read_commit},
-    remote::{Hosts, Remote, has_long_ids},
-};
-use self::{
-    follow::End,
-    schedule::{CALLS_MAX, FOLLOWED_FOR, Gate, gap},
-};
-use journal::time::Timestamp;
-
+use self::follow::{CALLS_MAX, End, FOLLOWED_FOR, Gate, gap};
 use crate::{
     call::push::{Push, pushes},
     event::{Event, EventRef, Provenance, Seq, SessionId},
     fold::{Dispatched, Effects, Fold},
     hash::hash_parts,
     session::Succession,
-    settings::Switch,
+    settings::{Switch, settings},
     sorted::{SortedMap, SortedSet},
+};
+
+pub use self::{
+    answer::{ANSWERED, Answered, Checks, FOLLOWED, Failure, Head, Outcome, Output, Pr, PrState, Remark},
+    follow::{Follow, Found, commit_arguments, read_commit},
+    remote::{Hosts, Remote, has_long_ids},
 };
 
 /// The type of the event for a harness's report of a successful call.
@@ -140,7 +135,7 @@ pub struct Follows {
     done: VecDeque<(u64, String)>,
     /// The settings.
     #[serde(skip)]
-    settings: switch::Settings,
+    settings: Settings,
     /// Whether the plan changed since the last [`Follows::take_plan`].
     #[serde(skip)]
     has_changed: bool,
@@ -403,10 +398,10 @@ impl Follows {
 }
 
 impl Fold for Follows {
-    type Settings = switch::Settings;
+    type Settings = Settings;
 
     /// Disabling ends all follows without an event.
-    fn apply(&mut self, settings: &switch::Settings, _: Option<&switch::Settings>) {
+    fn apply(&mut self, settings: &Settings, _: Option<&Settings>) {
         self.settings = settings.clone();
         if !settings.is_on() {
             self.open.clear();
@@ -414,7 +409,7 @@ impl Fold for Follows {
         self.has_changed = true;
     }
 
-    fn observe(&mut self, dispatched: &Dispatched<'_>, _: &switch::Settings, to: &mut Effects) -> bool {
+    fn observe(&mut self, dispatched: &Dispatched<'_>, _: &Settings, to: &mut Effects) -> bool {
         let Dispatched { seq, event, trust, now, .. } = *dispatched;
         if !trust.is_trusted() {
             return false;
@@ -446,5 +441,22 @@ impl Fold for Follows {
             Succession::Copied { .. } => {}
             Succession::Ended { session, parent } => self.change_owner(session, parent.as_ref()),
         }
+    }
+}
+
+settings! {
+    /// After an agent pushed, notifies it of the results of the checks of its commit, and of what
+    /// others write in its pull request (`ci.**`, `pr.**`). `gh` asks for them over the network, after
+    /// such a push and at no other time. `"auto"`: only if `gh` is logged in. `true`: a missing login
+    /// is reported. `false`: never.
+    enabled: Switch = Switch::Auto, switch();
+    /// Most calls of `gh` in an hour, for all pushes together. A push causes at most 60.
+    calls_per_hour: u32 = 200, number(1..=1_000);
+}
+
+impl Settings {
+    /// Whether pushes are followed.
+    pub fn is_on(&self) -> bool {
+        self.enabled.into()
     }
 }

@@ -7,7 +7,6 @@
 //! `observe`. Findings are published and read from the journal like other events, so they are
 //! delivered by the exchange after the one with their last event.
 
-mod comparable;
 mod finding;
 pub mod loops;
 

@@ -10,7 +10,6 @@
 //! them and keeps what their answer needs.
 
 mod body;
-mod caller;
 mod cloud_event;
 mod intake;
 
@@ -22,16 +21,13 @@ use serde_json::value::RawValue;
 
 pub use self::{
     body::{BodyError, BodyKind, Drafts, LineSplitter, NumberedDraft},
-    caller::CallerFacts,
     cloud_event::Headers,
-    intake::{CallerNeeded, Counts, Intake, TakenBatch, Verdict, Verdicts},
+    intake::{CallerFacts, CallerNeeded, Counts, Intake, TakenBatch, Verdict, Verdicts},
 };
 use crate::{
     event::{
         EVENT_BYTES_MAX, EventRef, EventType, NESTING_MAX, OWN_SOURCE, Payload, PayloadError, Provenance,
-        Severity,
-        catalogue::{OwnSeverities, own},
-        codec::IdOrigin,
+        Severity, catalogue, catalogue::OwnSeverities, codec::IdOrigin,
     },
     request::{
         self, FieldError, Text,
@@ -193,7 +189,7 @@ pub fn check_size(bytes: usize) -> Result<(), FieldError> {
 /// Errors: it is no type, or one that only aside makes.
 fn read_type(text: &str) -> Result<&str, FieldError> {
     EventType::check(text).map_err(|error| FieldError::new("type", excerpt_words(&error)))?;
-    match own::reserved(text) {
+    match catalogue::reserved(text) {
         None => Ok(text),
         Some(message) => Err(FieldError::new("type", message)),
     }

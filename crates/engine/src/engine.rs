@@ -8,27 +8,21 @@ pub mod io;
 mod dispatch;
 mod echoes;
 mod exchange;
-mod explain;
 mod folds;
 mod parts;
-mod reload;
-mod routing;
 mod state;
-mod text;
-mod user;
 mod views;
-mod wake;
 
 #[cfg(test)]
 mod tests;
 
 pub use self::{
+    dispatch::SUBSCRIBER_FAILED,
     echoes::Echoes,
-    explain::{Explanation, Verdict},
     io::{Input, Output, Pending, RequestId, SessionChange, WakeReason},
     parts::Engine,
-    routing::SUBSCRIBER_FAILED,
     state::Saved,
+    views::{Explanation, Verdict},
 };
 use journal::time::Timestamp;
 

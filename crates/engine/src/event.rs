@@ -7,19 +7,16 @@ mod envelope;
 mod event_type;
 mod field_index;
 mod field_path;
-mod idempotency;
 mod payload;
-mod printable;
-mod provenance;
 mod secrets;
-mod state;
 mod terminal_line;
-mod trust;
 
 pub mod catalogue;
 pub mod codec;
 
-pub use envelope::{Event, EventRef, OWN_SOURCE, Scope, SessionId, Severity, SeverityError};
+pub use envelope::{
+    Event, EventRef, OWN_SOURCE, Provenance, Scope, SessionId, Severity, SeverityError, Trust,
+};
 pub use event_type::{
     EventType, EventTypeError, Pattern, PatternSegment, SEGMENTS_MAX, SEGMENTS_MIN, TYPE_BYTES_MAX,
 };
@@ -30,7 +27,5 @@ pub use payload::{
     EVENT_BYTES_MAX, FIELD_CHARS_MAX, NESTING_MAX, Payload, PayloadError, WithEscape, clean_text, cut_text,
     strip_text,
 };
-pub use provenance::Provenance;
 pub use secrets::{is_harmless, is_secret_field, mask_field, mask_secrets, mask_value};
 pub use terminal_line::terminal_line;
-pub use trust::Trust;

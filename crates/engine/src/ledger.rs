@@ -4,10 +4,8 @@
 //! Each event or notification that ends without delivery has a [`Reason`]: every drop, count or cut
 //! makes an entry. Entries are outputs of the engine; other modules count and list them.
 
-mod entry_kind;
 mod reason;
 mod tally;
-mod word;
 
 use journal::time::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -19,10 +17,8 @@ use crate::{
     notification::{InjectionPoint, NotificationId, Sink, SubscriberId},
 };
 
-pub use entry_kind::EntryKind;
-pub use reason::{FilteredBy, Reason, ReasonText, Sentence};
-pub use tally::{SubscriberTally, Tally, Word};
-pub use word::of_word;
+pub use reason::{FilteredBy, Reason, ReasonText, Sentence, of_word};
+pub use tally::{EntryKind, SubscriberTally, Tally, Word};
 
 impl_as_str!(ThrottledBy, NotSent, Redelivered, ConfirmedBy);
 
@@ -356,7 +352,7 @@ mod tests {
 
     use serde::de::DeserializeOwned;
 
-    use super::{word::tests::words_of, *};
+    use super::{reason::tests::words_of, *};
 
     fn check<T: DeserializeOwned + Debug>(as_str: fn(T) -> &'static str) {
         for word in words_of::<T>() {

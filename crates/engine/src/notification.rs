@@ -1,12 +1,12 @@
-//! A subscriber's message about one or more events: text, priority, and injection point.
+//! A subscriber's message about one or more events: text, priority, and injection point; and the
+//! resolution of conditions by an event.
 //!
 //! A notification is immutable and shared between the queues of its sessions; the ledger records
-//! its outcome in each of them.
+//! its outcome in each of them. In a snapshot a notification is an entry of a table, because many
+//! queues may share it.
 
 mod counts;
 pub mod link;
-mod resolution;
-mod state;
 mod version;
 mod word;
 
@@ -20,12 +20,11 @@ use toon::Document;
 use crate::{
     event::{Scope, Seq, Severity},
     name::ShortName,
-    snapshot,
+    snapshot::{self, Damaged, Shared},
     words::Words,
 };
 
 pub use counts::{Counts, Detail, NAMED_MAX};
-pub use resolution::Resolution;
 pub use toon::Tokens;
 pub use version::{Ordinal, Relation, Version};
 pub use word::{Category, Level, WORDS_MAX, Word};
@@ -408,4 +407,61 @@ pub struct Cut {
     pub is_text: bool,
     /// One line with the amount of missing text, and how to read all of it.
     pub mark: Arc<str>,
+}
+
+impl Shared for Notification {
+    const TABLE: &'static str = "notifications";
+
+    fn append_to(&self, bytes: &mut Vec<u8>) -> Result<(), Damaged> {
+        snapshot::append_named(self, bytes)
+    }
+
+    fn from_bytes(bytes: &[u8]) -> Result<Self, Damaged> {
+        snapshot::from_named(bytes)
+    }
+}
+
+/// Resolves conditions of one subscriber.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Resolution {
+    /// The subscriber of the conditions.
+    pub subscriber: SubscriberId,
+    /// The resolving event; conditions of later events remain.
+    pub seq: Seq,
+    /// The sessions in which they are resolved.
+    pub scope: Scope,
+    /// The conditions.
+    pub keys: Vec<StateKey>,
+    /// The version of the resolving event; conditions of newer ones, and of other revisions without
+    /// a known order, remain.
+    pub version: Option<Box<Version>>,
+}
+
+impl Resolution {
+    /// Returns `notification` without the resolved conditions; `None` if nothing changes.
+    pub fn applied_to(&self, notification: &Notification) -> Option<Arc<Notification>> {
+        let is_changed = notification.subscriber == self.subscriber
+            && notification.unresolved.iter().any(|state| self.ends(state));
+        is_changed.then(|| {
+            let mut left = notification.clone();
+            left.unresolved.retain(|state| !self.ends(state));
+            Arc::new(left)
+        })
+    }
+
+    /// Whether it resolves the condition `state`.
+    pub fn ends(&self, state: &State) -> bool {
+        let replaces = || {
+            let own = State { key: state.key, seq: self.seq, version: self.version.clone() };
+            own.replaces(state)
+        };
+        self.keys.contains(&state.key) && replaces()
+    }
+}
+
+impl Notification {
+    /// Whether it reports only conditions, and all of them are resolved.
+    pub fn is_resolved(&self) -> bool {
+        self.nature == Nature::Condition && self.unresolved.is_empty()
+    }
 }

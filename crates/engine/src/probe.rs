@@ -13,17 +13,14 @@ pub mod context;
 pub mod disk;
 pub mod facts;
 pub mod files;
-mod finding;
 pub mod git;
 mod kind;
 pub mod late;
 pub mod mcp;
 pub mod memory;
-mod moment;
 pub mod others;
 pub mod pause;
 pub mod ports;
-mod published;
 
 #[cfg(test)]
 mod world;
@@ -35,10 +32,9 @@ use serde_json::Value;
 
 use self::kind::Probe;
 pub use self::{
-    facts::{Entry, Facts, Fingerprint, Space},
-    finding::{Finding, name_towards},
+    facts::{Entry, Facts, Finding, Fingerprint, Space, name_towards},
+    kind::{Moment, OtherSession, Pushed},
     memory::{Memory, View},
-    moment::{Moment, OtherSession, Pushed},
 };
 use journal::time::Timestamp;
 
@@ -285,7 +281,7 @@ fn look_before_a_call(
         calls_since: moment.now,
         explained: &SortedSet::new(),
     };
-    let files = files::overwrite::look(&known.files, moment, &given, facts);
+    let files = files::calls::look(&known.files, moment, &given, facts);
     events(files.findings, Noted { files: files.noted, around: None }, moment)
 }
 

@@ -35,7 +35,7 @@ pub struct CompiledRules {
     /// The tables of `[sources]` for probes.
     pub probes: Arc<probe::Settings>,
     /// `[sources.ci]`.
-    pub ci: ci::switch::Settings,
+    pub ci: ci::Settings,
     /// Whether `[webhooks]` has a sender.
     pub takes_webhooks: bool,
     /// `[sinks]` of `aside.toml`.
@@ -76,7 +76,7 @@ impl CompiledRules {
             sources: throttle::SourceRates { rate: None, remote_rate: None },
             detectors: detector::Settings::default(),
             probes: Arc::default(),
-            ci: ci::switch::Settings::default(),
+            ci: ci::Settings::default(),
             takes_webhooks: false,
             sinks: Arc::default(),
             wake: Arc::default(),

@@ -7,15 +7,10 @@
 //! [`Questions`] is the fold of the answers. docs/design/notices.md describes how the parts work
 //! together.
 
-mod choices;
 mod fold;
 mod job;
-mod limits;
-mod not_sent;
-mod notice;
-pub mod progress;
+pub mod notice;
 pub mod question;
-mod questions;
 mod settings;
 mod text;
 
@@ -25,15 +20,13 @@ mod tests;
 use std::sync::Arc;
 
 pub use self::{
-    choices::Choices,
     fold::{Deliveries, Verdict},
-    job::{Answered, FAILED, Job, SENT, WAITS},
-    limits::{ALL_PER_MINUTE_MAX, PER_MINUTE_MAX},
-    not_sent::NotSent,
-    notice::{CONTEXT_CHARS_MAX, CONTEXT_DEFAULT, MESSAGE_CHARS_MAX, NOTICE, Notice, Parts, Shown},
-    progress::Progress,
-    question::Question,
-    questions::{QuestionState, Questions},
+    job::{ALL_PER_MINUTE_MAX, Answered, FAILED, Job, PER_MINUTE_MAX, SENT, WAITS},
+    notice::{
+        CONTEXT_CHARS_MAX, CONTEXT_DEFAULT, Choices, MESSAGE_CHARS_MAX, NOTICE, NotSent, Notice, Parts,
+        Progress, Shown,
+    },
+    question::{Question, QuestionState, Questions},
     settings::{Common, RETRY, Settings, apprise, log, ntfy, webhook},
     text::{Target, clean_line},
 };

@@ -22,17 +22,13 @@
 //! # Ok::<(), snapshot::Damaged>(())
 //! ```
 
-pub mod bytes;
-mod damaged;
-mod held;
 pub mod shared;
-pub mod text;
 
-pub use self::{damaged::Damaged, held::Held, shared::Shared};
-
-use serde::{Serialize, de::DeserializeOwned};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::DeserializeOwned};
 
 use self::shared::{ReadTables, WrittenTables};
+
+pub use self::shared::{Damaged, Shared};
 
 /// The size of the value's length, which precedes it; the tables follow it.
 const LENGTH_BYTES: usize = 8;
@@ -83,6 +79,112 @@ fn join(mut bytes: Vec<u8>, tables: &WrittenTables) -> Result<Vec<u8>, Damaged> 
     *head = length.to_le_bytes();
     tables.append_to(&mut bytes);
     Ok(bytes)
+}
+
+/// A value or a reference to one; encoded as the value.
+#[derive(Debug)]
+pub enum Held<'a, T> {
+    /// For encoding.
+    Borrowed(&'a T),
+    /// After decoding.
+    Owned(T),
+}
+
+impl<T> Held<'_, T> {
+    /// The decoded value.
+    ///
+    /// # Panics
+    ///
+    /// When it is borrowed.
+    pub fn into_owned(self) -> T {
+        match self {
+            Self::Owned(value) => value,
+            Self::Borrowed(_) => panic!("only a decoded value is owned"),
+        }
+    }
+}
+
+impl<T: Default> Default for Held<'_, T> {
+    fn default() -> Self {
+        Self::Owned(T::default())
+    }
+}
+
+impl<T: Serialize> Serialize for Held<'_, T> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Borrowed(value) => value.serialize(to),
+            Self::Owned(value) => value.serialize(to),
+        }
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Held<'_, T> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        T::deserialize(from).map(Self::Owned)
+    }
+}
+
+pub mod bytes {
+    //! Opaque bytes, for `#[serde(with = "snapshot::bytes")]`: one block instead of a list of numbers.
+
+    use std::{fmt, marker::PhantomData};
+
+    use serde::{Deserializer, Serializer, de};
+
+    /// Encodes the bytes.
+    pub fn serialize<T: AsRef<[u8]>, S: Serializer>(bytes: &T, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_bytes(bytes.as_ref())
+    }
+
+    /// Decodes the output of [`serialize`].
+    pub fn deserialize<'de, T: for<'a> From<&'a [u8]>, D: Deserializer<'de>>(from: D) -> Result<T, D::Error> {
+        from.deserialize_bytes(Visitor(PhantomData))
+    }
+
+    struct Visitor<T>(PhantomData<T>);
+
+    impl<T: for<'a> From<&'a [u8]>> de::Visitor<'_> for Visitor<T> {
+        type Value = T;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("bytes")
+        }
+
+        fn visit_bytes<E: de::Error>(self, bytes: &[u8]) -> Result<T, E> {
+            Ok(T::from(bytes))
+        }
+    }
+}
+
+pub mod text {
+    //! Repeated texts, for `#[serde(deserialize_with = "snapshot::text::read")]`: equal ones are one
+    //! text after decoding.
+
+    use std::{fmt, sync::Arc};
+
+    use serde::{Deserializer, de};
+
+    use super::shared;
+
+    /// Decodes a text; shares an equal one read this way from the same state.
+    pub fn read<'de, D: Deserializer<'de>>(from: D) -> Result<Arc<str>, D::Error> {
+        from.deserialize_str(Visitor)
+    }
+
+    struct Visitor;
+
+    impl de::Visitor<'_> for Visitor {
+        type Value = Arc<str>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a text")
+        }
+
+        fn visit_str<E: de::Error>(self, text: &str) -> Result<Arc<str>, E> {
+            Ok(shared::text(text))
+        }
+    }
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use engine::{
     },
     sink::{
         CONTEXT_CHARS_MAX, CONTEXT_DEFAULT, MESSAGE_CHARS_MAX, Notice, Progress, clean_line,
-        progress::{DONE, KEY_CHARS_MAX},
+        notice::{DONE, KEY_CHARS_MAX},
     },
 };
 use journal::time::Timestamp;

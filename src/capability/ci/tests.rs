@@ -5,7 +5,7 @@ use tokio::sync::Notify;
 
 use super::*;
 use engine::{
-    ci::{Follows, Wanted, switch::Settings},
+    ci::{Follows, Settings, Wanted},
     event::{Seq, SessionId, codec},
     fold::{Dispatched, Effects, Fold},
     records::Records,

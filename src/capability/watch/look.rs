@@ -14,7 +14,10 @@ use std::{
 use engine::{
     event::{cut_text, mask_secrets, strip_text, terminal_line},
     hash::first_64_bits,
-    watch::{Condition, condition::host_of, hosts::addresses},
+    watch::{
+        Condition,
+        condition::{addresses, host_of},
+    },
 };
 use hyper::{Request, client::conn::http1::handshake, header};
 use hyper_util::rt::TokioIo;

@@ -5,10 +5,9 @@ use std::sync::Arc;
 
 use engine::{
     call::{
-        Call, Touch, TouchKind,
+        Call, Edit, Touch, TouchKind, Written,
         command::{absolute, shown},
         push::pushes,
-        written::{Edit, Written},
     },
     event::{cut_text, strip_text},
 };

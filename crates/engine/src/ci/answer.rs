@@ -2,16 +2,16 @@
 //! comments; or the reason why there are none.
 //!
 //! Its texts are untrusted: they are cleaned and cut here, before any other use.
-
-mod stored;
+//!
+//! Shape: an answer is read as one struct with the fields of every outcome, for the reason of a
+//! watch's stored part.
 
 use std::{sync::Arc, time::Duration};
 
+use journal::time::{Timestamp, duration_millis};
 use serde::{Deserialize, Serialize};
 
 use super::reply::{Context, Pull, Reply, Written};
-use journal::time::{Timestamp, duration_millis};
-
 use crate::{
     event::{cut_text, strip_text},
     hash::hash_parts,
@@ -86,7 +86,7 @@ pub enum Outcome {
 
 /// An answer; the payload of an [`ANSWERED`] event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "stored::StoredAnswer")]
+#[serde(try_from = "StoredAnswer")]
 pub struct Answered {
     /// Its follow.
     pub follow: Arc<str>,
@@ -455,3 +455,86 @@ impl Outcome {
 
 #[cfg(test)]
 mod tests;
+
+#[derive(Deserialize)]
+struct StoredAnswer {
+    follow: Arc<str>,
+    call: u32,
+    outcome: Kind,
+    message: Option<String>,
+    is_certain: Option<bool>,
+    wait_seconds: Option<u64>,
+    #[serde(default)]
+    repo: String,
+    url: Option<String>,
+    #[serde(default)]
+    passed: u32,
+    #[serde(default)]
+    failed: u32,
+    #[serde(default)]
+    pending: u32,
+    #[serde(default)]
+    skipped: u32,
+    #[serde(default)]
+    failures: Vec<Failure>,
+    #[serde(default)]
+    head: Head,
+    pr: Option<Pr>,
+    #[serde(default)]
+    remarks: Vec<Remark>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Kind {
+    Checks,
+    Unknown,
+    Limited,
+    Unauthorised,
+    NoProgram,
+    NotOfGithub,
+    Failed,
+}
+
+/// An answer lacks a field that its outcome has.
+#[derive(Debug, thiserror::Error)]
+#[error("an answer lacks a field of its outcome")]
+struct Incomplete;
+
+impl TryFrom<StoredAnswer> for Answered {
+    type Error = Incomplete;
+
+    fn try_from(mut answer: StoredAnswer) -> Result<Self, Incomplete> {
+        let (follow, call) = (std::mem::take(&mut answer.follow), answer.call);
+        let outcome = answer.outcome().ok_or(Incomplete)?;
+        Ok(Self { follow, call, outcome })
+    }
+}
+
+impl StoredAnswer {
+    fn outcome(self) -> Option<Outcome> {
+        Some(match self.outcome {
+            Kind::Checks => Outcome::Checks(Checks {
+                repo: self.repo,
+                url: self.url,
+                passed: self.passed,
+                failed: self.failed,
+                pending: self.pending,
+                skipped: self.skipped,
+                failures: self.failures,
+                head: self.head,
+                pr: self.pr,
+                remarks: self.remarks,
+                wait_seconds: self.wait_seconds,
+            }),
+            Kind::Unknown => Outcome::Unknown,
+            Kind::Limited => {
+                Outcome::Limited { wait_seconds: self.wait_seconds, is_certain: self.is_certain? }
+            }
+            Kind::Unauthorised => Outcome::Unauthorised { message: self.message? },
+            Kind::NoProgram => Outcome::NoProgram,
+            Kind::NotOfGithub => Outcome::NotOfGithub,
+            Kind::Failed => Outcome::Failed { message: self.message? },
+        })
+    }
+}

@@ -12,7 +12,7 @@ use super::{
 use journal::time::{Timestamp, short_duration};
 
 use crate::{
-    event::{Event, EventRef, Provenance, Severity, catalogue::own::ends_checks},
+    event::{Event, EventRef, Provenance, Severity, catalogue::ends_checks},
     hash::hash_parts,
     words::counted,
 };

@@ -20,7 +20,7 @@ struct World {
     said: Vec<(u64, String, String, Value)>,
     /// The calls: time and follow.
     calls: Vec<(u64, Arc<str>)>,
-    settings: switch::Settings,
+    settings: Settings,
     commit: String,
 }
 
@@ -35,10 +35,10 @@ fn at(seconds: u64) -> Timestamp {
 
 impl World {
     fn new() -> Self {
-        Self::with(switch::Settings::default())
+        Self::with(Settings::default())
     }
 
-    fn with(settings: switch::Settings) -> Self {
+    fn with(settings: Settings) -> Self {
         let mut follows = Follows::default();
         follows.apply(&settings, None);
         Self {
@@ -242,14 +242,14 @@ fn a_follow_without_login_ends_quietly_unless_requested() {
     let refused = || Outcome::Unauthorised { message: "please run gh auth login".to_owned() };
     let denied = || Outcome::Limited { wait_seconds: None, is_certain: false };
     for (enabled, severity) in [(Switch::Auto, Severity::Debug), (Switch::On, Severity::Info)] {
-        let mut world = World::with(switch::Settings { enabled, ..switch::Settings::default() });
+        let mut world = World::with(Settings { enabled, ..Settings::default() });
         world.pushed(1);
         world.run(HOUR, |_| refused());
         assert_eq!(world.shown(), ["10 ci.follow.ended not_authorised"]);
         let follow =
             Follow { is_asked: enabled != Switch::Auto, ..Follow::new("x".into(), None, "/w", at(0)) };
         assert_eq!(follow.ended_event(&End::Unauthorised(String::new()), at(0)).severity, severity);
-        let mut world = World::with(switch::Settings { enabled, ..switch::Settings::default() });
+        let mut world = World::with(Settings { enabled, ..Settings::default() });
         world.pushed(1);
         world.run(HOUR, |_| denied());
         assert_eq!(world.shown(), ["190 ci.follow.ended not_authorised"]);
@@ -372,7 +372,7 @@ fn push_commands_of_any_harness_start_a_follow() {
     world.push(3, json!({ "tool_name": "sh", "command": "cargo test push" }));
     world.push(4, json!({ "tool_name": "sh", "pushed": 7 }));
     assert_eq!(world.follows.open.len(), 1);
-    let mut off = World::with(switch::Settings { enabled: Switch::Off, ..switch::Settings::default() });
+    let mut off = World::with(Settings { enabled: Switch::Off, ..Settings::default() });
     off.pushed(1);
     assert!(off.follows.open.is_empty());
     world.follows.apply(&off.settings, Some(&world.settings));
@@ -520,7 +520,7 @@ fn outcome(said: &Said) -> Outcome {
 
 /// Runs pushes and answers to their end; `restarts` has the steps that a restart precedes.
 fn play(pushes: &[(u64, bool)], answers: &[Said], per_hour: u32, restarts: &BTreeSet<usize>) -> World {
-    let settings = switch::Settings { calls_per_hour: per_hour, ..switch::Settings::default() };
+    let settings = Settings { calls_per_hour: per_hour, ..Settings::default() };
     let (mut world, mut steps) = (World::with(settings), 0_usize);
     let mut time = 0;
     let go_on = |world: &mut World, until: u64, steps: &mut usize| loop {

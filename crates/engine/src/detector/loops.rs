@@ -16,10 +16,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
-use super::{
-    comparable::{Comparable, present},
-    finding::Finding,
-};
+use super::finding::{Comparable, Finding, present};
 use journal::time::Timestamp;
 
 use crate::{

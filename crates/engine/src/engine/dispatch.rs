@@ -1,26 +1,32 @@
-//! Passes an event to the pipelines that match it, and to all other consumers of events.
+//! Passes an event to the pipelines that match it and to all other consumers of events, and a
+//! pipeline's outputs to the queues and to the user.
+//!
+//! The user gets a subscriber's notifications as one line each, and the notices of templates.
 
 use std::sync::Arc;
 
-use serde_json::Value;
+use journal::time::Timestamp;
+use serde_json::{Value, json};
 
 use super::{
     folds::Folds,
+    io::Output,
     parts::{Engine, pipeline},
 };
-use journal::time::Timestamp;
-
 use crate::{
     ci::Wanted,
-    event::{Event, EventRef, Seq, SessionId, catalogue::own::ends_checks},
+    conversation::Concerned,
+    event::{Event, EventRef, Scope, Seq, SessionId, Severity, catalogue::ends_checks, mask_secrets},
     fold::Dispatched,
-    ledger::{LedgerEntry, Reason},
-    notification::Notification,
-    pipeline::{Pipeline, remainder, rule::Activity},
+    format,
+    ledger::{LedgerEntry, Reason, Subject},
+    notification::{Audience, Level, Notification, Priority, Sink, SubscriberId, Word},
+    pipeline::{Failure, Pipeline, PipelineOutput, remainder, rule::Activity},
     probe::{
         NOTED,
         pause::{CHECKS, PAUSE_ENDED},
     },
+    sink::{MESSAGE_CHARS_MAX, Notice, clean_line},
     watch::{self, Condition},
 };
 
@@ -143,5 +149,142 @@ impl Engine {
             self.drain_sessions();
         }
         resolution.err().unwrap_or(Reason::Resolves)
+    }
+}
+
+/// The type of the event that reports a failed template or `where`.
+pub const SUBSCRIBER_FAILED: &str = "subscriber.failed";
+
+impl Engine {
+    /// Handles a pipeline's outputs, and sets its wake-up time.
+    pub(super) fn drain_pipeline(&mut self, index: u32, now: Timestamp) {
+        let pipeline = self.pipeline_mut(index);
+        let (rule, timeout) = (Arc::clone(pipeline.rule()), pipeline.poll_timeout());
+        self.pipeline_deadlines.set(index, timeout);
+        while let Some(output) = self.pipeline_mut(index).poll_output() {
+            match output {
+                PipelineOutput::Batched { seq } => {
+                    self.record(LedgerEntry::Batched { seq, subscriber: rule.id.clone() });
+                }
+                PipelineOutput::Ended { seq, reason } => {
+                    self.record(LedgerEntry::EventEnded { seq, subscriber: rule.id.clone(), reason });
+                }
+                PipelineOutput::Notification(notification) => {
+                    self.route(notification, rule.output.audience, now);
+                }
+                PipelineOutput::Said { notification, number, word } => {
+                    self.say(&notification, number, word, now);
+                }
+                PipelineOutput::Failed(failure) => self.report_failure(&rule.id, &failure, now),
+            }
+        }
+    }
+
+    /// Routes a notification to its audience: the queue of every open session in its scope (without
+    /// one, it is kept for the next session), the user's sinks, or both.
+    pub(super) fn route(&mut self, notification: Arc<Notification>, audience: Audience, now: Timestamp) {
+        self.folds.lineage.remember_notification(&notification);
+        self.outputs.push_back(Output::Made(notification.clone()));
+        self.record(LedgerEntry::Created {
+            notification: notification.id,
+            subscriber: notification.subscriber.clone(),
+            events: notification.events.clone(),
+            created_at: notification.created_at,
+        });
+        if audience != Audience::Agent {
+            self.send_to_user(&notification, audience, now);
+        }
+        if audience == Audience::User {
+            return;
+        }
+        match self.sessions.concerned(&notification.scope) {
+            Concerned::Many => self.sessions.broadcast(notification),
+            Concerned::Nobody => self.sessions.keep(notification),
+            Concerned::Few(sessions) => {
+                let mut takers = Vec::with_capacity(sessions.len());
+                for session in sessions {
+                    let id = self.sessions.id(session);
+                    match self.folds.reason_against(id, &notification.events) {
+                        Some(reason) => self.sessions.refuse(notification.id, id.clone(), reason),
+                        None => takers.push(session),
+                    }
+                }
+                let woken = self.sessions.woken_for(&notification, takers.iter().copied());
+                for session in takers {
+                    self.sessions.queue(session, Arc::clone(&notification), woken);
+                }
+            }
+        }
+        self.drain_sessions();
+    }
+
+    /// Publishes the failure of a template or a `where`. The pipeline reports each place only once,
+    /// so this cannot loop.
+    fn report_failure(&mut self, subscriber: &SubscriberId, failure: &Failure, now: Timestamp) {
+        let file = failure.part.file(subscriber);
+        let payload = json!({
+            "subscriber": subscriber.as_str(),
+            "file": file,
+            "line": failure.line,
+            "message": failure.message,
+        });
+        let id = format!("failed-{subscriber}-{file}-{}-{}", failure.line.unwrap_or(0), now.as_millis());
+        let event = Event::own(SUBSCRIBER_FAILED, id, Severity::Warning, payload, now);
+        self.outputs.push_back(Output::Publish(event));
+    }
+}
+
+impl Engine {
+    /// Sends a notification to the user's sinks as one line.
+    fn send_to_user(&mut self, notification: &Notification, audience: Audience, now: Timestamp) {
+        // A user who sees the agent's notifications does not need a second copy.
+        let is_shown = audience == Audience::Both
+            && self.rules.injection.delivery_notice
+            && notification.priority > Priority::Low;
+        let sinks = self.rules.sinks.all.default.iter().copied();
+        let sinks: Vec<Sink> = sinks.filter(|sink| !is_shown || *sink != Sink::Harness).collect();
+        if is_shown && sinks.is_empty() {
+            return;
+        }
+        let message = format::line_for_user(notification, MESSAGE_CHARS_MAX);
+        let notice = Notice {
+            level: Level::of(notification.severity),
+            ..self.notice(notification, notification.id.as_str(), &message, now)
+        };
+        let subject = Subject::Notification(notification.id);
+        self.folds.for_user.take(notice, subject, &sinks, now, &mut self.effects);
+        self.drain_folds();
+    }
+
+    /// Sends a notice of a notification's template to the user's sinks.
+    pub(super) fn say(&mut self, notification: &Notification, number: usize, word: Word, now: Timestamp) {
+        let Word { message, level, category, link } = word;
+        let message = clean_line(&message, MESSAGE_CHARS_MAX);
+        if message.is_empty() {
+            // The notice has no text that can be shown.
+            return;
+        }
+        // The id is the same after a replay, like the notification's id.
+        let id = format!("{}:{number}", notification.id);
+        let link = link.map(|link| mask_secrets(&link).into());
+        let notice = Notice { level, category, link, ..self.notice(notification, &id, &message, now) };
+        self.outputs.push_back(Output::Said(Arc::new(notice.clone())));
+        let subject = Subject::Notification(notification.id);
+        self.folds.for_user.take(notice, subject, &self.rules.sinks.all.default, now, &mut self.effects);
+        self.drain_folds();
+    }
+
+    /// A notice of a notification's subscriber, with the notification's folder.
+    fn notice(&self, notification: &Notification, id: &str, message: &str, now: Timestamp) -> Notice {
+        let (session, workspace) = match &notification.scope {
+            Scope::Session(session) => {
+                let folder = self.sessions.view(session).and_then(|known| known.harness.workspace.clone());
+                (Some(session.clone()), folder)
+            }
+            Scope::Workspace(folder) => (None, Some(Arc::clone(folder))),
+            Scope::All => (None, None),
+        };
+        let context = notification.subscriber.as_str().into();
+        Notice { context, session, workspace, ..Notice::new(id, message, now) }
     }
 }

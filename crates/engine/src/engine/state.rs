@@ -1,26 +1,31 @@
 //! The engine's state in a snapshot; an engine restored from it continues as if it had not stopped.
 //!
 //! Encoding and decoding are here and not with their caller: code of a generic type is compiled in
-//! the crate that uses it, and a snapshot has every type of the state.
+//! the crate that uses it, and a snapshot has every type of the state. New rules keep that state,
+//! but for what ends with a removed subscriber.
 
 use std::{borrow::Cow, collections::VecDeque, sync::Arc};
+
+use journal::time::{Timestamp, deadlines::Deadlines};
+use serde::{Deserialize, Serialize};
 
 use super::{
     folds::{EngineState, Folds},
     parts::Engine,
 };
-use journal::time::{Timestamp, deadlines::Deadlines};
-use serde::{Deserialize, Serialize};
-
 use crate::{
     conversation::Sessions,
     event::Seq,
     fold::Effects,
     ledger::{LedgerEntry, Reason},
     notification::SubscriberId,
-    pipeline::{Memory, Pipeline},
+    pipeline::{
+        Memory, Pipeline,
+        rule::{Activity, Subscriber},
+    },
     rules::CompiledRules,
     snapshot::{self, Damaged, Held},
+    sorted::{SortedMap, SortedSet},
 };
 
 /// The state of an engine after one record.
@@ -122,4 +127,40 @@ impl Engine {
             self.record(LedgerEntry::EventEnded { seq, subscriber, reason });
         }
     }
+}
+
+impl Engine {
+    /// Replaces the rules. A subscriber that is also in the new rules keeps its state. A removed
+    /// one closes its batches first. Notifications of a disabled one are not delivered.
+    pub(super) fn replace_rules(&mut self, rules: Arc<CompiledRules>, now: Timestamp) {
+        self.sessions.catch_up_all();
+        self.drain_sessions();
+        let switched_off = switched_off(&rules);
+        let stays = |pipeline: &Pipeline| {
+            let id = &pipeline.rule().id;
+            !switched_off.contains(id) && rules.subscribers.binary_search_by(|rule| rule.id.cmp(id)).is_ok()
+        };
+        self.close_batches(|pipeline| !stays(pipeline), None, now);
+        let old = std::mem::take(&mut self.pipelines).into_iter();
+        let mut old: SortedMap<_, _> = old.map(|pipeline| (pipeline.rule().id.clone(), pipeline)).collect();
+        let pipeline = |rule: &Arc<Subscriber>| match old.remove(&rule.id) {
+            Some(mut pipeline) => {
+                pipeline.replace_rule(Arc::clone(rule));
+                pipeline
+            }
+            None => Pipeline::new(Arc::clone(rule)),
+        };
+        self.pipelines = rules.subscribers.iter().map(pipeline).collect();
+        self.matcher = rules.matcher();
+        self.resolvers = rules.resolvers();
+        self.restore_pipeline_deadlines();
+        self.folds.apply(&rules, Some(&self.rules));
+        self.rules = rules;
+        self.sessions.replace_settings(self.rules.conversation(), &switched_off);
+    }
+}
+
+fn switched_off(rules: &CompiledRules) -> SortedSet<SubscriberId> {
+    let off = rules.subscribers.iter().filter(|rule| rule.activity == Activity::Disabled);
+    off.map(|rule| rule.id.clone()).collect()
 }

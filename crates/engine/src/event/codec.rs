@@ -1,15 +1,22 @@
-//! The encoding of an event in a journal record: length-prefixed fields, so decoding only slices.
+//! The encoding of an event in a journal record: length-prefixed fields, so decoding only slices; and
+//! its idempotency key, which detects that it was already published.
 //!
 //! Shape: a version byte, a byte with the severity's rank, the provenance and the origin of the id,
 //! the timestamp as 8 bytes little-endian, then `id`, `type`, `source`, `dedupe_key`, `session`,
 //! `workspace`, `cause` and `payload`, each as a 4-byte little-endian length and its UTF-8 bytes.
 //! An absent optional field has the length `u32::MAX`. The payload stays JSON text. A JSON envelope
-//! would need a parse per event and reader; this encoding needs none.
+//! would need a parse per event and reader; this encoding needs none. A snapshot holds an event in
+//! the same encoding.
 
 use journal::time::Timestamp;
+use sha2::{Digest, Sha256};
 use strum::VariantArray;
 
-use crate::event::{EventRef, EventType, Provenance, Severity};
+use super::Event;
+use crate::{
+    event::{EventRef, EventType, Provenance, Severity},
+    snapshot::{Damaged, Shared},
+};
 
 /// The version that this program writes, and the newest that it reads.
 const VERSION: u8 = 1;
@@ -153,9 +160,43 @@ impl<'a> Fields<'a> {
     }
 }
 
+impl Shared for Event {
+    const TABLE: &'static str = "events";
+
+    fn append_to(&self, bytes: &mut Vec<u8>) -> Result<(), Damaged> {
+        encode(&self.as_ref(), IdOrigin::Producer, bytes);
+        Ok(())
+    }
+
+    fn from_bytes(bytes: &[u8]) -> Result<Self, Damaged> {
+        decode(bytes).map(|event| event.to_event()).map_err(|error| Damaged::new(error.to_string()))
+    }
+}
+
+impl EventRef<'_> {
+    /// The key of its source and id.
+    ///
+    /// Shape: the first 128 bits of a SHA-256, so that a producer cannot find an id that collides
+    /// with another one's event.
+    pub fn idempotency_key(&self) -> u128 {
+        let mut hash = Sha256::new();
+        // The length distinguishes ("ab", "c") from ("a", "bc").
+        hash.update((self.source.len() as u64).to_le_bytes());
+        hash.update(self.source);
+        hash.update(self.id);
+        let digest: [u8; 32] = hash.finalize().into();
+        u128::from_le_bytes(*digest.first_chunk().expect("32 bytes begin with 16"))
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use journal::time::Timestamp;
+
+    use super::{
+        super::{EventRef, Provenance, Severity},
+        *,
+    };
 
     fn example() -> EventRef<'static> {
         EventRef {
@@ -210,5 +251,28 @@ mod tests {
         for end in 0..body.len() {
             assert!(decode(&body[..end]).is_err(), "cut at {end}");
         }
+    }
+
+    #[test]
+    fn an_idempotency_key_hashes_source_and_id() {
+        let key = |source, id| {
+            let event = EventRef {
+                id,
+                event_type: "ci.check.failed",
+                source,
+                provenance: Provenance::Local,
+                severity: Severity::Error,
+                timestamp: Timestamp::ZERO,
+                payload: "{}",
+                dedupe_key: None,
+                session: None,
+                workspace: None,
+                cause: None,
+            };
+            event.idempotency_key()
+        };
+        // Computed independently: sha256(u64 2, "fs1"), the first 16 bytes, little-endian.
+        assert_eq!(key("fs", "1"), 0xdcd7_d900_8321_0523_03b7_9bb7_6259_0db2);
+        assert_ne!(key("ab", "c"), key("a", "bc"));
     }
 }

@@ -1,7 +1,10 @@
-//! The event: source, type, time, severity and scope.
+//! The event: source, type, time, severity and scope; its provenance, and the trust in its source.
 //!
 //! [`EventRef`] borrows its parts from the bytes of a request or of the journal, so an unmatched
 //! event needs no allocation. [`Event`] owns its parts; a pipeline that keeps an event uses it.
+//!
+//! The trust in a source depends on the route by which the event arrived. A trusted source may report
+//! on sessions, wake agents and interrupt them.
 
 use std::{borrow::Borrow, fmt, str::FromStr, sync::Arc};
 
@@ -11,7 +14,7 @@ use serde_json::Value;
 use strum::{IntoStaticStr, VariantArray};
 
 use crate::{
-    event::{EventType, Payload, Provenance},
+    event::{EventType, Payload},
     snapshot,
 };
 
@@ -314,6 +317,53 @@ impl Event {
             workspace: self.workspace.as_deref(),
             cause: self.cause.as_deref(),
         }
+    }
+}
+
+/// How an event reached the daemon.
+///
+/// Source: the trust rules. The user's command line, harness adapters and aside itself are trusted.
+/// The folds over aside's own events accept [`Self::Own`] only, since any producer can write a name.
+/// Events from the network, a CloudEvent, a webhook, a file or another agent are trusted only if
+/// the user names their source.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, VariantArray)]
+pub enum Provenance {
+    /// Over the Unix socket, from a process of the daemon's user.
+    #[default]
+    Local,
+    /// With a hook or an exchange, over the Unix socket: a harness's report about its own agent.
+    Harness,
+    /// Over TCP, or as a CloudEvent: the source that it names is unverified.
+    Remote,
+    /// Over the Unix socket, from a process of an agent: a message to another agent.
+    Agent,
+    /// Made by the daemon. No request can have it.
+    Own,
+    /// Made by the daemon, with text of others: a line of a log, the name of a file, a review. No
+    /// request can have it.
+    Quoted,
+}
+
+impl Provenance {
+    /// Whether the daemon made the event.
+    pub const fn is_of_daemon(self) -> bool {
+        matches!(self, Self::Own | Self::Quoted)
+    }
+}
+
+/// The trust in the source of an event, decided by `[activation]` and the event's provenance.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Trust {
+    /// The source may report on sessions, wake agents and interrupt them.
+    Trusted,
+    /// The source may do none of these.
+    Untrusted,
+}
+
+impl Trust {
+    /// Whether it is [`Self::Trusted`].
+    pub const fn is_trusted(self) -> bool {
+        matches!(self, Self::Trusted)
     }
 }
 

@@ -14,10 +14,7 @@ use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Value, value::RawValue};
 use toon::is_invisible;
 
-use super::{
-    field_index::{Field, FieldIndex},
-    printable::is_printable,
-};
+use super::field_index::{Field, FieldIndex};
 
 /// Most bytes of an event's JSON, envelope included.
 pub const EVENT_BYTES_MAX: usize = 64 * 1024;
@@ -344,6 +341,21 @@ fn skip_until_final(rest: &mut std::iter::Peekable<std::str::Chars<'_>>) {
             return;
         }
     }
+}
+
+/// Whether every byte is printable ASCII or a space.
+pub(super) fn is_printable(bytes: &[u8]) -> bool {
+    is_printable_without(bytes, [])
+}
+
+/// Whether every byte is printable ASCII or a space, and none is `unwanted`.
+pub(super) fn is_printable_without<const N: usize>(bytes: &[u8], unwanted: [u8; N]) -> bool {
+    let is_wanted = |byte: u8| {
+        let is_printable = matches!(byte, b' '..=b'~');
+        unwanted.iter().fold(is_printable, |is_wanted, other| is_wanted & (byte != *other))
+    };
+    // No early exit, so that the compiler vectorizes the loop.
+    bytes.iter().fold(true, |all, byte| all & is_wanted(*byte))
 }
 
 #[cfg(test)]

@@ -12,7 +12,6 @@
 
 mod assignment;
 mod forms;
-mod rules;
 
 use std::{borrow::Cow, ops::Range, sync::LazyLock};
 
@@ -20,8 +19,11 @@ use aho_corasick::{AhoCorasick, AhoCorasickKind};
 use serde_json::Value;
 
 pub use self::assignment::is_secret_field;
-use self::{assignment::NAMES, forms::Form, rules::Searches};
-use super::printable::is_printable_without;
+use self::{
+    assignment::NAMES,
+    forms::{Form, Searches},
+};
+use super::payload::is_printable_without;
 
 /// The replacement for a secret; the recognizable start of the secret is kept.
 const MASK: &str = "[masked]";
@@ -47,7 +49,7 @@ struct Keywords {
 static KEYWORDS: LazyLock<Keywords> = LazyLock::new(|| {
     let forms = forms::keywords().map(|(word, form)| (word, Kind::Form(form)));
     let names = NAMES.iter().map(|(word, name)| (*word, Kind::Name(*name)));
-    let rules = rules::keywords().map(|(word, rule)| (word, Kind::Rule(rule)));
+    let rules = forms::rule_keywords().map(|(word, rule)| (word, Kind::Rule(rule)));
     let (words, kinds): (Vec<&str>, Vec<Kind>) = forms.chain(names).chain(rules).unzip();
     // It takes some 600 kB, and a tenth of the time of the smaller form: every text is searched.
     let automaton = AhoCorasick::builder()

@@ -8,7 +8,7 @@ use std::{fmt, path::Path};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::{Facts, Finding, Moment, Space, finding::shown_path, kind::Probe};
+use super::{Facts, Finding, Moment, Space, facts::shown_path, kind::Probe};
 use crate::{
     event::Severity,
     settings::{Form, settings},

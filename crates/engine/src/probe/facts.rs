@@ -1,12 +1,17 @@
-//! Queries of probes about the machine. In production, the file system answers them; in tests, a
-//! simulated world does.
+//! Queries of probes about the machine, and a finding before it is made into an event. In
+//! production, the file system answers them; in tests, a simulated world does.
 
 use std::{fmt, path::Path, str::FromStr, sync::Arc};
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use crate::{hash::first_64_bits, transcript::Transcript};
+use crate::{
+    event::{SessionId, Severity, cut_text, strip_text},
+    hash::first_64_bits,
+    transcript::Transcript,
+};
 
 /// Largest file whose content is hashed, in bytes; a larger one is compared by size and time.
 pub const HASHED_BYTES_MAX: u64 = 1024 * 1024;
@@ -178,4 +183,42 @@ pub(super) fn end_of(transcript: Transcript<'_>, max: u64, facts: &dyn Facts) ->
 pub(super) fn end_of_file(path: &Path, max: u64, facts: &dyn Facts) -> Option<Vec<u8>> {
     let Entry::File(print) = facts.entry(path) else { return None };
     facts.read(path, print.size.saturating_sub(max), max)
+}
+
+/// Most characters of a displayed path.
+const PATH_CHARS_MAX: usize = 200;
+/// Number of displayed characters of a session id.
+const NAME_CHARS: usize = 8;
+
+/// A finding to publish.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Finding {
+    /// The event type.
+    pub event_type: &'static str,
+    /// Its severity.
+    pub severity: Severity,
+    /// Distinguishes it from other findings of its type and session; a repeated finding about the
+    /// same state has the same name.
+    pub name: String,
+    /// Its payload.
+    pub payload: Value,
+}
+
+/// A path for display.
+pub(super) fn shown_path(path: &str) -> String {
+    cut_text(strip_text(path), PATH_CHARS_MAX).replace(char::is_whitespace, " ")
+}
+
+/// The name of another session for the agent of `own`: `session` and the start of its id, or its
+/// relation to that agent.
+pub fn name_towards(own: &SessionId, other: &SessionId) -> String {
+    let (own, other) = (own.as_str(), other.as_str());
+    let short = |name: &str| strip_text(name).chars().take(NAME_CHARS).collect::<String>();
+    match (other.strip_prefix(own), own.strip_prefix(other)) {
+        (Some(agent), _) if agent.starts_with('/') => {
+            format!("your subagent {}", short(agent.trim_start_matches('/')))
+        }
+        (_, Some(agent)) if agent.starts_with('/') => "your parent session".to_owned(),
+        _ => format!("session {}", short(other)),
+    }
 }

@@ -6,14 +6,11 @@
 //! announces, and those that the git probe explains. Changes that cancel out between two exchanges
 //! are not findings.
 
-mod author;
+pub(super) mod calls;
 mod change;
-mod expected;
 pub(super) mod folder;
-pub mod guard;
 mod known;
-mod lines;
-pub(super) mod overwrite;
+
 #[cfg(test)]
 mod tests;
 
@@ -24,11 +21,13 @@ use sha2::{Digest, Sha256};
 
 pub use self::known::{File, Known, Noted};
 use self::{
-    change::{Author, Change, RACY_MS},
-    guard::Guard,
+    change::{Author, Change, Guard, RACY_MS},
     known::{Awaited, Observed, Said, State},
 };
-use super::{Facts, Finding, Fingerprint, Moment, facts::Entry, finding::shown_path};
+use super::{
+    Facts, Finding, Fingerprint, Moment,
+    facts::{Entry, shown_path},
+};
 use journal::time::Timestamp;
 
 use crate::{
@@ -370,7 +369,7 @@ impl<'a> Look<'a> {
     fn lines(&self, file: &File, change: &Change, observed: Observed) -> Option<String> {
         let State::Present { hash: Some(old), .. } = file.state else { return None };
         let new = observed.hash().filter(|_| self.given.settings.lines && *change == Change::Modified)?;
-        lines::changed(&self.facts.kept(old)?, &self.facts.kept(new)?)
+        change::changed(&self.facts.kept(old)?, &self.facts.kept(new)?)
     }
 
     /// A path for display: relative to the workspace if it is in it.

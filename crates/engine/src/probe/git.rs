@@ -12,17 +12,16 @@
 
 mod author;
 mod finding;
-mod known;
 mod reflog;
-mod reftable;
 mod repository;
+
 #[cfg(test)]
 mod tests;
 
 use std::{path::Path, sync::Arc};
 
 pub(super) use self::author::{Window, may_move};
-pub use self::known::Known;
+pub use self::finding::Known;
 use self::{
     author::{Author, Evidence},
     finding::{Changed, Moved, Place},

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::{Facts, Finding, Moment, OtherSession, finding::name_towards, kind::Probe};
+use super::{Facts, Finding, Moment, OtherSession, facts::name_towards, kind::Probe};
 use crate::{
     event::{SessionId, Severity},
     settings::settings,

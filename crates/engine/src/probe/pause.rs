@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-use super::{Finding, Moment, Pushed, finding::shown_path};
+use super::{Finding, Moment, Pushed, facts::shown_path};
 use journal::time::{Timestamp, short_duration};
 
 use crate::{event::Severity, settings::settings};

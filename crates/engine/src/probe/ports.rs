@@ -1,21 +1,26 @@
 //! Closed ports of servers that an agent left running in the background.
 //!
-//! A port is tracked when the output of such a command names it as listening (`said`), and a
+//! A port is tracked when the output of such a command names it as listening ([`ports`]), and a
 //! connection was accepted. It is reported as closed when two looks at least `grace` apart find it
 //! closed, so that a server that reloads its program is not reported. A closed port is not reported
 //! if the client reports the end of its command, which has more detail, or if the session's own
 //! command may have closed it.
+//!
+//! Only ports on this machine's addresses count. A line about a connection to another host, a port
+//! in use, or a debugger is skipped: another program listens there, or a connection would disturb
+//! the program.
 
-mod said;
+#[cfg(test)]
+mod tests;
 
-use std::{path::Path, time::Duration};
+use std::{path::Path, sync::LazyLock, time::Duration};
 
+use journal::time::{Timestamp, short_duration};
+use regex::Regex;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::{Entry, Facts, Finding, Moment, facts::end_of, kind::Probe};
-use journal::time::{Timestamp, short_duration};
-
 use crate::{
     call::{Call, RUNNING, command::may_end_processes},
     event::{EventRef, Severity, cut_text, strip_text},
@@ -252,7 +257,7 @@ impl Server {
         let Some(lines) = end.and_then(|end| text.get(..end)) else { return Vec::new() };
         self.searched += lines.len() as u64;
         let text = String::from_utf8_lossy(lines);
-        let ports = said::ports(&strip_text(&text));
+        let ports = ports(&strip_text(&text));
         ports.into_iter().filter(|port| !self.ports.contains_key(port)).collect()
     }
 }
@@ -292,5 +297,57 @@ impl Probe for Known {
     }
 }
 
-#[cfg(test)]
-mod tests;
+/// Bytes read of a line.
+const LINE_BYTES_MAX: usize = 500;
+
+/// An address with a port. Only loopback and wildcard addresses: others are not checked.
+static ADDRESS: LazyLock<Regex> = LazyLock::new(|| {
+    regex(
+        r"(?i)(?:^|[^\w.:-])(?:localhost|127(?:\.\d{1,3}){3}|0\.0\.0\.0|\[::1?\]|\*):(\d{1,5})(?:[^\w.:]|\.\s|\.?$)",
+    )
+});
+/// A port without an address, after words for a started server.
+static PORT: LazyLock<Regex> = LazyLock::new(|| {
+    regex(
+        r"(?i)\b(?:listen|running|start|serv|ready|available).{0,60}?(?:\bport(?:\(s\))?[ :=]{1,3}|[ (]:{1,3})(\d{1,5})\b",
+    )
+});
+/// Words of lines about ports of other programs.
+static OF_OTHERS: LazyLock<Regex> = LazyLock::new(|| {
+    regex(
+        r"(?i)connect|econn|eaddr|in use|already|refused|upstream|proxy|forward|debugger|not listen|stop|clos",
+    )
+});
+/// An IPv4 address. One that does not begin with an entry of [`OWN`] is of another machine.
+static ELSEWHERE: LazyLock<Regex> = LazyLock::new(|| regex(r"\b\d{1,3}(?:\.\d{1,3}){3}\b"));
+/// Prefixes of this machine's addresses.
+const OWN: [&str; 2] = ["127.", "0.0.0.0"];
+
+fn regex(pattern: &str) -> Regex {
+    Regex::new(pattern).expect("it is tested")
+}
+
+/// The ports in a text, in order, each once.
+fn ports(text: &str) -> Vec<u16> {
+    let mut found = Vec::new();
+    for line in text.split(['\n', '\r']).map(|line| cut(line.trim())) {
+        if !line.contains(|c: char| c.is_ascii_digit()) || OF_OTHERS.is_match(line) {
+            continue;
+        }
+        let is_elsewhere = |address: &str| !OWN.iter().any(|own| address.starts_with(own));
+        let alone = (!ELSEWHERE.find_iter(line).any(|found| is_elsewhere(found.as_str()))).then_some(&*PORT);
+        let matches =
+            [Some(&*ADDRESS), alone].into_iter().flatten().flat_map(|regex| regex.captures_iter(line));
+        for port in matches.filter_map(|found| found.get(1)?.as_str().parse().ok()) {
+            if port > 0 && !found.contains(&port) {
+                found.push(port);
+            }
+        }
+    }
+    found
+}
+
+fn cut(line: &str) -> &str {
+    let end = (0..=LINE_BYTES_MAX.min(line.len())).rev().find(|at| line.is_char_boundary(*at));
+    end.and_then(|end| line.get(..end)).unwrap_or_default()
+}

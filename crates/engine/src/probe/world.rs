@@ -17,10 +17,7 @@ use super::{
 use journal::time::Timestamp;
 
 use crate::{
-    call::{
-        Call, Touch, TouchKind,
-        written::{Edit, Written},
-    },
+    call::{Call, Edit, Touch, TouchKind, Written},
     event::{Event, SessionId},
     notification::InjectionPoint,
     sorted::SortedMap,
@@ -55,7 +52,7 @@ pub(super) struct World {
     pub(super) memory: Memory,
     pub(super) settings: Settings,
     /// Last activity of the session before a prompt whose look timed out.
-    pub(super) late_since: Option<Timestamp>,
+    late_since: Option<Timestamp>,
     /// Reads `/transcript`, which all sessions share, if they have one.
     reader: Option<&'static Reader>,
     /// Context gauge that every client reports, and whether the context is new.

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     FAILED, Job, NOTICE, Notice, Report, SENT, Settings, WAITS,
-    limits::{Limits, Passed},
+    job::{Limits, Passed},
     question,
 };
 use journal::time::Timestamp;

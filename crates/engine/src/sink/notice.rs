@@ -1,22 +1,26 @@
-//! A notice for the user: its message, its level, and its text in one line.
+//! A notice for the user: its message, its level, its choices, and its text in one line.
+//!
+//! The progress of a task is notices that replace one another. A newer notice of the same speaker
+//! with the same key replaces the older one. A notice with a percentage is sent at most once in
+//! [`PACE`] per key. Those in between wait until then, unless a newer one replaces them. A notice
+//! tells how many before it were not sent.
 
-use std::sync::Arc;
+use std::{fmt, sync::Arc, time::Duration};
 
+use journal::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use sha2::{Digest, Sha256};
 
 use super::{
-    Choices, NotSent, Progress,
-    choices::{CHOICE_CHARS_MAX, CHOICES, short},
     clean_line,
-    progress::{DONE, KEY_CHARS_MAX},
     text::{self, Span, Target},
 };
-use journal::time::Timestamp;
-
 use crate::{
     event::{Event, EventRef, Scope, SessionId},
+    hex::hex,
     notification::{Category, Level, link},
+    sorted::SortedMap,
     words::Words,
 };
 
@@ -242,4 +246,130 @@ struct Said {
     expires_at: Option<Timestamp>,
     key: Option<String>,
     progress: Option<u8>,
+}
+
+/// Fewest and most choices: with fewer it would be a notice, and a desktop shows at most that many
+/// buttons.
+pub const CHOICES: std::ops::RangeInclusive<usize> = 2..=4;
+/// Longest choice, in characters.
+pub const CHOICE_CHARS_MAX: usize = 40;
+/// Shown characters of a question's id, which are enough to identify it.
+const SHORT_CHARS: usize = 7;
+
+/// The part of a notice that makes it a question.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Choices {
+    /// The choices, in the order in which they are shown.
+    pub words: Vec<Arc<str>>,
+    /// When the question expires.
+    pub expires_at: Timestamp,
+}
+
+/// The shown beginning of a question's id.
+pub fn short(id: &str) -> &str {
+    id.get(..SHORT_CHARS).unwrap_or(id)
+}
+
+/// Longest key, in characters.
+pub const KEY_CHARS_MAX: usize = 64;
+/// The percentage of a finished task.
+pub const DONE: u8 = 100;
+/// The least time between two sent percentages of one key.
+pub const PACE: Duration = Duration::from_secs(10);
+/// Most remembered keys of a speaker; beyond that the least recently sent one is evicted.
+pub const KEYS_MAX: usize = 8;
+/// Bytes of the hash in [`Progress::line`].
+const LINE_BYTES: usize = 8;
+
+/// The key of the notices that replace one another, and the percentage.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Progress {
+    /// The speaker's name of the task.
+    pub key: Arc<str>,
+    /// From 0 to [`DONE`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub percent: Option<u8>,
+    /// Identifies the speaker and the key: 16 hexadecimal digits. Empty until the notice is queued.
+    #[serde(default)]
+    pub line: Arc<str>,
+}
+
+impl Progress {
+    /// Progress with this key and percentage, without a speaker.
+    pub fn new(key: &str, percent: Option<u8>) -> Self {
+        Self { key: key.into(), percent, line: "".into() }
+    }
+
+    /// The same with the `line` of this speaker.
+    pub(super) fn of(self, speaker: &str) -> Self {
+        let mut hash = Sha256::new();
+        hash.update(speaker);
+        hash.update([0]);
+        hash.update(&*self.key);
+        Self { line: hex(hash.finalize().iter().take(LINE_BYTES)).into(), ..self }
+    }
+
+    /// Whether further progress is expected.
+    pub fn goes_on(&self) -> bool {
+        self.percent.is_some_and(|percent| percent < DONE)
+    }
+}
+
+/// When the newest notice of each key of a speaker is sent.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(super) struct Keys(SortedMap<Arc<str>, Timestamp>);
+
+impl Keys {
+    /// When a percentage of a known key is sent; `None` for an unknown key, or without a
+    /// percentage.
+    pub(super) fn next(&mut self, progress: &Progress, now: Timestamp) -> Option<Timestamp> {
+        let percent = progress.percent?;
+        let newest = *self.0.get(&progress.key)?;
+        if percent >= DONE {
+            // So it is sent at once, and later notices with this key are a new task.
+            self.0.remove(&progress.key);
+            return Some(now);
+        }
+        // A waiting notice is replaced by this one, which takes its time.
+        let at = if newest > now { newest } else { now.max(newest + PACE) };
+        self.0.insert(Arc::clone(&progress.key), at);
+        Some(at)
+    }
+
+    /// Notes that a notice is sent at `now`.
+    pub(super) fn note(&mut self, progress: &Progress, now: Timestamp) {
+        if progress.percent.is_some_and(|percent| percent >= DONE) {
+            self.0.remove(&progress.key);
+            return;
+        }
+        if !self.0.contains_key(&progress.key) && self.0.len() >= KEYS_MAX {
+            self.0.pop_least(|at| *at);
+        }
+        self.0.insert(Arc::clone(&progress.key), now);
+    }
+}
+
+/// Counts of a speaker's notices that were suppressed before one that is sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct NotSent {
+    /// Repeats of a notice that was sent.
+    pub repeats: u64,
+    /// Notices over the rate limit.
+    pub rate_limited: u64,
+}
+
+impl NotSent {
+    /// Whether both counts are zero.
+    pub fn is_nothing(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl fmt::Display for NotSent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let part = |count: u64, what: &str| (count > 0).then(|| format!("{count} {what}"));
+        let repeats = part(self.repeats, if self.repeats == 1 { "repeat" } else { "repeats" });
+        let parts = repeats.into_iter().chain(part(self.rate_limited, "over the rate limit"));
+        write!(f, "not sent before: {}", parts.collect::<Vec<_>>().join(", "))
+    }
 }

@@ -6,8 +6,8 @@ use proptest::prelude::*;
 
 use super::{
     fold::{HARNESS_WAIT, OPEN_MAX, SHOWN_MAX},
-    limits::{ALL_PER_MINUTE_MAX, SPEAKERS_MAX, WINDOW},
-    progress::PACE,
+    job::{ALL_PER_MINUTE_MAX, SPEAKERS_MAX, WINDOW},
+    notice::PACE,
     *,
 };
 use crate::{

@@ -4,13 +4,12 @@
 //! the tables of the state that is being encoded or decoded. They exist only while [`super::write`]
 //! or [`super::read`] runs.
 
-use std::{any::Any, cell::RefCell, collections::HashSet, ops::Range, sync::Arc};
+use std::{any::Any, cell::RefCell, collections::HashSet, convert::Infallible, ops::Range, sync::Arc};
 
 use hashbrown::HashMap;
 use minicbor::{Decoder, Encoder};
+use minicbor_serde::error::{DecodeError, EncodeError};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de, ser};
-
-use super::Damaged;
 
 use crate::sorted::SortedMap;
 
@@ -240,4 +239,28 @@ pub(super) fn while_reading<R>(shared: ReadTables, read: impl FnOnce() -> R) -> 
     let read = read();
     TABLES.with_borrow_mut(|tables| tables.read = None);
     read
+}
+
+/// Invalid bytes, or state that cannot be encoded.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the state is damaged: {0}")]
+pub struct Damaged(String);
+
+impl Damaged {
+    /// Creates the error; `what` is a lowercase fragment.
+    pub fn new(what: impl Into<String>) -> Self {
+        Self(what.into())
+    }
+}
+
+impl From<EncodeError<Infallible>> for Damaged {
+    fn from(error: EncodeError<Infallible>) -> Self {
+        Self(error.to_string())
+    }
+}
+
+impl From<DecodeError> for Damaged {
+    fn from(error: DecodeError) -> Self {
+        Self(error.to_string())
+    }
 }

@@ -1,5 +1,5 @@
 //! Conditions of watches, as short strings: `exit 4711`, `port 3000`, `line log/dev.log
-//! /panicked/`, `in 20m`.
+//! /panicked/`, `in 20m`; and the machines that they may contact.
 //!
 //! Parsing does not query the machine: [`Terms`] complete relative paths and times of day. The
 //! caller adds the machine's state at the start of a watch (start of a process, content of a file).
@@ -14,7 +14,13 @@
 //! assert!(error.to_string().contains("did you mean `exit PID`?"), "{error}");
 //! ```
 
-use std::time::Duration;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    time::Duration,
+};
 
 use journal::time::{Timestamp, duration_millis, parse_duration};
 use regex::Regex;
@@ -23,6 +29,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     event::{Pattern, SessionId, strip_text},
     nearest::nearest,
+    settings::settings,
 };
 
 /// Longest text of a condition, in bytes: a path and a regular expression.
@@ -434,106 +441,40 @@ impl Condition {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+settings! {
+    /// Lets agents and users wait until something comes true (`aside watch`, `aside remind`).
+    /// Earlier watches continue while this is off.
+    enabled: bool = true, flag();
+    /// Allows connections to ports and servers of other machines.
+    remote: bool = false, flag();
+}
 
-    /// A zone one hour ahead of UTC that is set back at 2026-11-25T22:00Z.
-    fn offset(at: Timestamp) -> i32 {
-        if at < time("2026-11-25T22:00:00Z") { 3_600 } else { 0 }
-    }
+/// The addresses of `localhost`: some servers listen on only one of the two.
+pub const LOCALHOST: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
 
-    fn time(text: &str) -> Timestamp {
-        text.parse().expect("valid")
-    }
+/// The host that a condition connects to, if it is another machine.
+pub fn remote_host(condition: &Condition) -> Option<String> {
+    let host = if let Condition::Port { host, .. } = condition {
+        host.clone()
+    } else if let Condition::Http { url, .. } = condition {
+        host_of(url)?.0
+    } else {
+        return None;
+    };
+    (!is_here(&host)).then_some(host)
+}
 
-    fn read(text: &str) -> Result<Condition, String> {
-        let terms = Terms { now: time("2026-11-25T12:00:00Z"), utc_offset: &offset, folder: Some("/w") };
-        parse(text, &terms).map_err(|error| error.to_string())
-    }
+/// Whether a name or address refers to this machine.
+pub fn is_here(host: &str) -> bool {
+    !addresses(host).is_empty() || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}
 
-    #[test]
-    fn every_form_is_read() {
-        let port = |host: &str, port, open| Condition::Port { host: host.to_owned(), port, open };
-        let http = |url: &str, status| Condition::Http { url: url.to_owned(), status };
-        let file = |path: &str, exists| Condition::File { path: path.to_owned(), exists };
-        let line = |path: &str, pattern: &str| Condition::Line {
-            path: path.to_owned(),
-            pattern: pattern.to_owned(),
-            from: None,
-        };
-        let at = |text: &str| Condition::At { time: time(text) };
-        for (text, expected) in [
-            ("exit 4711", Condition::Exit { pid: 4711, started: None }),
-            ("port 3000", port("localhost", 3000, true)),
-            ("  no  port   db:5432 ", port("db", 5432, false)),
-            ("port [::1]:80", port("::1", 80, true)),
-            ("http localhost:3000/health", http("http://localhost:3000/health", None)),
-            ("http http://127.0.0.1:8080 503", http("http://127.0.0.1:8080", Some(503))),
-            ("file dist/app.js", file("/w/dist/app.js", true)),
-            ("no file /tmp/my lock", file("/tmp/my lock", false)),
-            ("change ./Cargo.lock", Condition::Change { path: "/w/Cargo.lock".to_owned(), since: None }),
-            ("line /var/log/a /b /c/", line("/var/log/a", "b /c")),
-            ("line dev.log /ERROR|panicked/", line("/w/dev.log", "ERROR|panicked")),
-            ("ci", Condition::Ci { reference: None, folder: "/w".to_owned() }),
-            (
-                "ci fix/cart",
-                Condition::Ci { reference: Some("fix/cart".to_owned()), folder: "/w".to_owned() },
-            ),
-            (
-                "ci refs/heads/main",
-                Condition::Ci { reference: Some("main".to_owned()), folder: "/w".to_owned() },
-            ),
-            ("event ci.**", Condition::Event { pattern: "ci.**".to_owned() }),
-            ("in 1h30m", at("2026-11-25T13:30:00Z")),
-            ("in 1 turn", Condition::Turns { left: 1 }),
-            ("in 3 turns", Condition::Turns { left: 3 }),
-            ("at 14:30", at("2026-11-25T13:30:00Z")),
-            ("at 13:00", at("2026-11-26T13:00:00Z")),
-            ("at 2026-11-26 08:00", at("2026-11-26T08:00:00Z")),
-            ("at 2026-11-25T21:00:00+01:00", at("2026-11-25T20:00:00Z")),
-            ("idle b1c2", Condition::Idle { session: SessionId::new("b1c2") }),
-        ] {
-            assert_eq!(read(text), Ok(expected), "{text}");
-        }
-    }
-
-    #[test]
-    fn an_invalid_condition_names_the_nearest_form() {
-        for (text, expected) in [
-            ("exit", "`exit`: something is missing; it is written `exit PID`"),
-            ("exit cargo", "`exit cargo`: a process is named by its number; it is written `exit PID`"),
-            ("port 99999", "a port is a number from 1 to 65535"),
-            ("http https://x.org", "only http:// is supported"),
-            ("http u:p@localhost", "the URL names no host"),
-            ("http localhost 20", "a status is a number from 100 to 599"),
-            ("line a.log ERROR", "a regular expression between slashes"),
-            ("line a.log /(/", "unclosed group; it is written `line FILE /REGEX/`"),
-            ("ci --all", "a branch or a commit is one name; it is written `ci [REF]`"),
-            ("ci a b", "a branch or a commit is one name"),
-            ("event ci", "an event type has 2 to 8 segments"),
-            ("in soon", "a duration has its unit"),
-            ("in 0 turns", "a count of turns is a number from 1 to 1000"),
-            ("at 25:00", "a time is written 14:30"),
-            ("at 2026-11-25T11:00:00Z", "that time has passed"),
-            ("exti 4711", "`exti 4711` is not a condition; did you mean `exit PID`?"),
-            ("Port 3000", "did you mean `port [HOST:]PORT`?"),
-            ("pid 4711", "`pid 4711` is not a condition; the conditions are `exit PID`, `port"),
-            ("", "`` is not a condition"),
-        ] {
-            let error = read(text).expect_err(text);
-            assert!(error.contains(expected), "{text}: {error}");
-        }
-        let long = format!("file {}", "x".repeat(TEXT_BYTES_MAX));
-        assert!(read(&long).expect_err("long").contains("at most 512 bytes"));
-    }
-
-    #[test]
-    fn a_relative_path_needs_a_folder() {
-        let terms = Terms { now: Timestamp::ZERO, utc_offset: &|_| 0, folder: None };
-        let error = parse("file x", &terms).expect_err("no folder");
-        assert!(error.to_string().contains("begin with `/`"), "{error}");
-        let error = parse("ci", &terms).expect_err("no folder");
-        assert!(error.to_string().contains("no folder is known"), "{error}");
-    }
+/// The addresses to ask, one after the other, for a host that means this machine by several;
+/// empty for any other one.
+///
+/// Source: RFC 6761, 6.3, for names; and the addresses of "all interfaces", which servers print.
+pub fn addresses(host: &str) -> &'static [IpAddr] {
+    let name = host.trim_end_matches('.').to_ascii_lowercase();
+    let is_all = host.parse::<IpAddr>().is_ok_and(|address| address.is_unspecified());
+    if is_all || name == "localhost" || name.ends_with(".localhost") { &LOCALHOST } else { &[] }
 }

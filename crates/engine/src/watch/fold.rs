@@ -8,7 +8,7 @@ use super::{ALL_MAX, CANCELLED, CONDITIONS_MAX, Condition, FAILED, MET, Met, Par
 use journal::time::Timestamp;
 
 use crate::{
-    event::{Event, EventRef, Pattern, Provenance, Seq, SessionId, catalogue::own::ends_checks},
+    event::{Event, EventRef, Pattern, Provenance, Seq, SessionId, catalogue::ends_checks},
     fold::{Dispatched, Effects, Fold},
     ledger::Reason,
     session::Succession,

@@ -11,7 +11,7 @@ use crate::{
     event::Severity,
     hash::hash_parts,
     notification::InjectionPoint,
-    probe::{Entry, Facts, Finding, Moment, finding::shown_path},
+    probe::{Entry, Facts, Finding, Moment, facts::shown_path},
     sorted::SortedSet,
 };
 

@@ -5,7 +5,7 @@
 //! only one other session had a call is that session's.
 
 use super::{
-    known::{Known, OWN_MAX},
+    finding::{Known, OWN_MAX},
     reflog::{Entry, Last},
 };
 use journal::time::Timestamp;
@@ -13,7 +13,7 @@ use journal::time::Timestamp;
 use crate::{
     call::command::{Step, steps},
     event::SessionId,
-    probe::{Moment, OtherSession, finding::name_towards},
+    probe::{Moment, OtherSession, facts::name_towards},
 };
 
 /// How far a move's time may differ from its log entry: git records whole seconds, and reads the

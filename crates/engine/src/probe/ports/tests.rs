@@ -241,3 +241,55 @@ fn a_disabled_probe_checks_no_port() {
     go_on(&mut world);
     assert_eq!(*world.asked.borrow(), [0; 0]);
 }
+
+/// Outputs of servers, and the ports in them.
+const SAMPLES: [(&str, &[u16]); 34] = [
+    ("  Local:   http://localhost:5173/", &[5173]),
+    ("  Network: http://192.168.1.5:5173/", &[]),
+    ("   - Local:        http://localhost:3000", &[3000]),
+    ("ready - started server on 0.0.0.0:3000, url: http://localhost:3000", &[3000]),
+    ("Serving HTTP on 0.0.0.0 port 8000 (http://0.0.0.0:8000/) ...", &[8000]),
+    ("INFO:     Uvicorn running on http://127.0.0.1:8000 (Press CTRL+C to quit)", &[8000]),
+    (" * Running on http://127.0.0.1:5000", &[5000]),
+    ("Starting development server at http://127.0.0.1:8000/", &[8000]),
+    ("* Listening on http://[::1]:3001", &[3001]),
+    ("Listening on http://[::]:8080.", &[8080]),
+    ("Example app listening on port 3000", &[3000]),
+    ("Example app listening on port 3000!", &[3000]),
+    ("Server running at port: 4000", &[4000]),
+    ("Tomcat started on port(s): 8080 (http) with context path ''", &[8080]),
+    ("listening on :9090", &[9090]),
+    ("time=1 level=info msg=\"Listening on\" address=127.0.0.1:9090", &[9090]),
+    ("a http://localhost:1 and http://localhost:2 and http://localhost:1", &[1, 2]),
+    ("first http://localhost:3000\nthen http://localhost:4000\rand 0.0.0.0:5000", &[3000, 4000, 5000]),
+    ("listening on 10.0.0.7 port 3000", &[]),
+    ("Server running at http://example.com:3000/", &[]),
+    ("Server running at http://example.localhost.com:3000/", &[]),
+    ("connected to postgres at 127.0.0.1:5432", &[]),
+    ("Error: connect ECONNREFUSED 127.0.0.1:6379", &[]),
+    ("Error: listen EADDRINUSE: address already in use 127.0.0.1:3000", &[]),
+    ("Port 3000 is in use, trying another one...", &[]),
+    ("[HPM] Proxy created: /api -> http://localhost:8080", &[]),
+    ("Debugger listening on ws://127.0.0.1:9229/0f2c", &[]),
+    ("at http://localhost:0/ and http://localhost:65536/ and http://localhost:123456/", &[]),
+    ("in src/a.ts:3000 and 0.0.0.0:3.5", &[]),
+    ("compiled port 3000 of 4000 files", &[]),
+    ("reported 8080 tests", &[]),
+    ("localhost:", &[]),
+    ("localhost:3000x", &[]),
+    ("", &[]),
+];
+
+#[test]
+fn local_ports_announced_by_a_server_are_found() {
+    for (text, expected) in SAMPLES {
+        assert_eq!(ports(text), expected, "{text}");
+    }
+}
+
+#[test]
+fn lines_are_searched_up_to_the_byte_bound() {
+    let long = "\u{fc}".repeat(LINE_BYTES_MAX);
+    assert_eq!(ports(&format!("{long} http://localhost:3000\nhttp://localhost:4000")), [4000]);
+    assert_eq!(ports(&format!("x{long}")), [0; 0]);
+}

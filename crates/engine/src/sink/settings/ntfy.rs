@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::{
     settings::{Keys, Url, settings},
-    watch::hosts::is_here,
+    watch::condition::is_here,
 };
 
 settings! {
