@@ -17,19 +17,13 @@ pub mod load;
 pub mod trial;
 
 pub mod layers;
-pub mod shipped;
 pub mod text;
 
 mod catalogue;
-mod fallback;
-mod frames;
 mod patterns;
-mod protected;
 mod raw;
-mod unsupported;
 mod values;
 
-mod batching;
 pub mod case;
 pub mod daemon;
 pub mod keys;
@@ -42,7 +36,6 @@ mod subscribers;
 pub mod webhooks;
 
 pub mod compile;
-pub mod declared;
 pub mod effective;
 pub mod last_good;
 pub mod listing;

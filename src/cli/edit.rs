@@ -13,7 +13,6 @@ use engine::{event::catalogue, request::hint};
 use super::{CliError, Context};
 use crate::config::{
     compile::{Compiled, compile},
-    declared,
     effective::{self, KeyInForce},
     layers::{FileKind, LayerKind, SourceFile, Sources},
     listing::{self, Listed, ListedState},
@@ -123,7 +122,7 @@ impl Configuration {
     fn refuse_own(&self, id: &str) -> Result<(), CliError> {
         let is_of_id = |file: &&SourceFile| {
             let keys = effective::keys(std::slice::from_ref(file));
-            let own = keys.iter().find(|key| key.key == "subscriber.id").and_then(declared::text);
+            let own = keys.iter().find(|key| key.key == "subscriber.id").and_then(effective::text);
             file.layer == LayerKind::User && own.as_deref() == Some(id)
         };
         match self.sources.of_kind(FileKind::Subscriber).find(is_of_id) {

@@ -25,9 +25,8 @@ use strum::{IntoStaticStr, VariantArray};
 use crate::{
     capability::{outside, webhook::Kind},
     config::{
-        frames,
         keys::FileTable,
-        producers,
+        limits, producers,
         raw::{Document, Section, Value, finish_all},
         report::Diagnostic,
         sinks, subscriber,
@@ -231,7 +230,7 @@ fn of_sources<S>(rows: &[Row<S>]) -> impl Iterator<Item = FileTable> {
 /// Warns of limits that are too small for a notification of the default size and the frame of some
 /// format.
 fn check_frames(section: &mut Section<'_>, limits: &InjectionSettings) {
-    let frames = frames::frames();
+    let frames = limits::frames();
     let wanted = subscriber::MAX_TOKENS;
     if let Some(frame) = frames.iter().max_by_key(|frame| frame.tokens)
         && limits.max_tokens.0 < frame.tokens.0 + wanted.0

@@ -22,16 +22,13 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use crate::config::{
-    shipped,
-    text::{Text, sha256_hex},
-};
+use crate::config::text::{self, Text, sha256_hex};
 
 /// The version of the bundle's format.
 const BUNDLE_VERSION: u32 = 1;
 
 /// The layer in the binary, without the tests of its subscribers.
-static SHIPPED: LazyLock<Sources> = LazyLock::new(|| Sources::of_shipped(shipped::rules()));
+static SHIPPED: LazyLock<Sources> = LazyLock::new(|| Sources::of_shipped(text::rules()));
 
 /// The owner of a layer; ordered, a later one overrides an earlier one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -218,7 +215,7 @@ impl Sources {
 
     /// The layer in the binary, complete.
     pub fn shipped_with_tests() -> Self {
-        Self::of_shipped(shipped::FILES.iter().copied())
+        Self::of_shipped(text::FILES.iter().copied())
     }
 
     fn of_shipped(files: impl Iterator<Item = (&'static str, &'static str)>) -> Self {

@@ -1,16 +1,35 @@
 //! `[limits]` of a subscriber's file: the amount that is delivered, its time to live, and the
-//! events that end it.
+//! events that end it; the keys for batching and deduplication of its events; and the share of the
+//! limits of an injection that its frame takes, for any format of a harness.
+//!
+//! Of keys that are not supported yet the shape is checked, and the value without effect is
+//! accepted, so that a file with all the defaults loads. Any other value is an error: an accepted
+//! key must have its effect.
 
-use std::time::Duration;
+use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
 use engine::{
-    event::{FieldPath, Pattern},
-    pipeline::rule::{OrderRule, ResolveRule},
+    event::{FieldPath, Pattern, Scope, Severity},
+    exchange::{Format, InjectionId, Replaces},
+    format::{Item, Overflow, write},
+    notification::{
+        Activation, InjectionPoint, Interrupt, Nature, Notification, NotificationId, Priority, SubscriberId,
+        Tokens,
+    },
+    pipeline::rule::{BatchMode, Batching, DedupeRule, Keep, OrderRule, ResolveRule},
     rate::Rate,
-    settings::{Keys, settings},
+    settings::{Key, Keys as _, keys, settings},
 };
+use journal::time::{Timestamp, hours::minutes, parse_duration};
+use strum::{IntoStaticStr, VariantArray};
+use toon::tokens;
 
-use crate::config::{patterns, raw::Section, unsupported};
+use crate::config::{
+    patterns,
+    raw::{Parsed, Section, Value},
+    report::shown,
+    values,
+};
 
 settings! {
     /// How much is delivered, for how long, and which events end it.
@@ -49,9 +68,9 @@ pub(crate) struct Limits {
 }
 
 /// Reads the section.
-pub(crate) fn read(section: &mut Section<'_>, known_types: &[&str]) -> Limits {
+pub(crate) fn read_limits(section: &mut Section<'_>, known_types: &[&str]) -> Limits {
     let Written { rate, ttl, supersede_key, resolved_by, equal, revision, order_by } = Written::read(section);
-    unsupported::check_limits(section);
+    check_limits(section);
     let resolve = read_resolve(section, resolved_by, equal, &supersede_key, known_types);
     let order = OrderRule { revision, by: order_by };
     check_order(section, &supersede_key, &order, resolve.as_ref());
@@ -100,4 +119,243 @@ fn read_resolve(
         section.object("resolved_by", |value| value.error(message).with_note(note));
     }
     Some(ResolveRule { by, equal: equal.unwrap_or_else(|| supersede_key.to_vec()) })
+}
+
+/// Longest time a debounced batch stays open in ms: a minute-old batch is late for any turn.
+const MAX_WAIT_MS_MAX: u64 = 60_000;
+/// How many windows a debounced batch stays open by default.
+const MAX_WAIT_WINDOWS: u32 = 10;
+
+/// The words of `mode`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
+enum Mode {
+    Window,
+    Debounce,
+}
+
+settings! {
+    /// How events are collected into one notification.
+    pub(super) struct Keys from Section<'_> {
+        /// How long a batch stays open after its first event, in ms; with 0 each event is a
+        /// notification at once.
+        window_ms: u64 = 2_000, number(0..=10_000);
+        /// A batch with this many rows closes at once.
+        max_size: u32 = 10, number(1..=100);
+        /// With `"debounce"` each event, and each repeat of a row in the batch, restarts the window.
+        mode: Mode = Mode::Window, word();
+        /// With `debounce` only: a batch stays open no longer than this, in ms; at least `window_ms`.
+        max_wait_ms: u64, number(1..=MAX_WAIT_MS_MAX), else "ten windows";
+        /// There is one batch for each combination of the values of these fields.
+        group_by: Vec<FieldPath> = Vec::new(), fields();
+        /// Events with equal values of these fields are repeats; without fields nothing is a repeat.
+        dedupe_key: Vec<FieldPath> = Vec::new(), fields();
+        /// How long a repeat is recognised, in ms; 0 means never.
+        dedupe_window_ms: u64 = 5_000, number(0..=60_000);
+        /// Which of equal events a row shows, see [dedupe](#from-event-to-notification).
+        dedupe_keep: Keep = Keep::First, word();
+    }
+}
+
+/// Checks the batching keys.
+pub(crate) fn read_batching(section: &mut Section<'_>, keys: &Keys) -> Batching {
+    let (window, max_wait) = (milliseconds(keys.window_ms), keys.max_wait_ms.map(milliseconds));
+    let is_window_wrong = section.is_wrong("window_ms");
+    let is_debounce = keys.mode == Mode::Debounce;
+    if is_debounce && window.is_zero() && !is_window_wrong {
+        section.object("mode", |value| value.error("`debounce` needs a `window_ms` of at least 1"));
+    }
+    if !is_debounce && !section.is_wrong("mode") {
+        // A file that inherits `max_wait_ms` cannot remove it, so its other mode makes it unused.
+        if !section.is_later("mode", "max_wait_ms") {
+            section.object("max_wait_ms", |value| {
+                value.error("`max_wait_ms` is for `mode = \"debounce\"` only")
+            });
+        }
+    } else if max_wait.is_some_and(|max_wait| max_wait < window) {
+        section.object("max_wait_ms", |value| {
+            value.error(format!("`max_wait_ms` is less than `window_ms`, which is {}", window.as_millis()))
+        });
+    }
+    if !keys.group_by.is_empty() && window.is_zero() && !is_window_wrong {
+        let message = "`group_by` has no effect while `window_ms` is 0: each event is a separate batch";
+        section.warn("group_by", message);
+    }
+    let longest = Duration::from_millis(MAX_WAIT_MS_MAX);
+    let max_wait = max_wait.unwrap_or_else(|| (window * MAX_WAIT_WINDOWS).min(longest));
+    Batching {
+        window,
+        max_size: NonZeroU32::new(keys.max_size).expect("its limits begin at 1"),
+        mode: if is_debounce { BatchMode::Debounce { max_wait } } else { BatchMode::Window },
+        group_by: keys.group_by.clone(),
+    }
+}
+
+/// Checks the dedupe key, the dedupe window, and the handling of a repeated row.
+pub(crate) fn read_dedupe(section: &mut Section<'_>, keys: Keys, batching: &Batching) -> Option<DedupeRule> {
+    let Keys { dedupe_key: key, dedupe_window_ms, dedupe_keep: keep, .. } = keys;
+    let (is_key_wrong, window) = (section.is_wrong("dedupe_key"), milliseconds(dedupe_window_ms));
+    if key.is_empty() && !is_key_wrong && !window.is_zero() && !section.is_wrong("dedupe_window_ms") {
+        section.warn("dedupe_window_ms", "`dedupe_window_ms` has no effect without a `dedupe_key`");
+    }
+    let rule = (!key.is_empty() && !window.is_zero()).then_some(DedupeRule { key, window, keep });
+    if keep == Keep::Newest
+        && !is_key_wrong
+        && let Some(doubt) = doubt_of_newest(rule.as_ref(), batching)
+    {
+        section.warn("dedupe_keep", &doubt);
+    }
+    rule
+}
+
+/// Why `dedupe_keep = "newest"` has only a partial effect with the other keys.
+fn doubt_of_newest(rule: Option<&DedupeRule>, batching: &Batching) -> Option<String> {
+    let longest = match batching.mode {
+        BatchMode::Window => batching.window,
+        BatchMode::Debounce { max_wait } => max_wait,
+    };
+    let Some(rule) = rule else {
+        return Some("`dedupe_keep` has no effect without a `dedupe_key` and its window".into());
+    };
+    if !batching.collects() {
+        return Some(
+            "`newest` has no effect while each event is a separate batch: no row is pending at a repeat"
+                .into(),
+        );
+    }
+    (rule.window < longest).then(|| {
+        format!(
+            "a batch is open for up to {} ms and `dedupe_window_ms` is less, so a key can have several rows",
+            longest.as_millis()
+        )
+    })
+}
+
+fn milliseconds(count: u64) -> Duration {
+    Duration::from_millis(count)
+}
+
+/// The keys of `[limits]`.
+pub(super) fn unsupported_limits() -> Vec<Key> {
+    keys! {
+        /// Event types that inhibit the notifications of this subscriber.
+        inhibited_by: (), only("[]");
+        /// Whether a newer session gets the newest state.
+        retain: (), only("false");
+    }
+}
+
+/// The keys of `[output]`.
+pub(super) fn unsupported_output() -> Vec<Key> {
+    keys! {
+        /// Whether the agent has to answer.
+        requires_response: (), only("false");
+    }
+}
+
+/// Checks the keys of `[limits]`.
+pub(crate) fn check_limits(section: &mut Section<'_>) {
+    refuse(section, "inhibited_by", |value| {
+        values::list(value, patterns::read).map(|patterns| !patterns.is_empty())
+    });
+    refuse(section, "quiet", hours);
+    refuse(section, "deliver_after", delay);
+    refuse(section, "retain", values::flag);
+}
+
+/// Checks the keys of `[output]`.
+pub(crate) fn check_output(section: &mut Section<'_>) {
+    refuse(section, "requires_response", values::flag);
+}
+
+/// Refuses a value for which `check` returns true: one with another effect than an absent key.
+fn refuse(section: &mut Section<'_>, key: &'static str, check: impl Fn(&Value<'_>) -> Parsed<bool>) {
+    section.read(key, |value| match check(value)? {
+        false => Ok(()),
+        true => Err(vec![value.error(format!("`{key}` is not supported yet"))]),
+    });
+}
+
+/// Hours of each day, such as `22:00-07:00`.
+fn hours(value: &Value<'_>) -> Parsed<bool> {
+    values::hours(value).map(|_| true)
+}
+
+/// A number of turns, a duration, a time of day, or a tool.
+fn delay(value: &Value<'_>) -> Parsed<bool> {
+    let text = values::words(value)?;
+    let is_turns = text.strip_suffix(" turns").or_else(|| text.strip_suffix(" turn")).is_some_and(is_count);
+    let is_tool = text.strip_prefix("tool:").is_some_and(|tool| !tool.trim().is_empty());
+    let is_delay = is_turns || is_tool || minutes(text).is_some() || parse_duration(text).is_some();
+    let wrong = || {
+        let message = format!("`{}` is not a valid delay", shown(text));
+        vec![
+            value
+                .error(message)
+                .with_note("it is written like \"3 turns\", \"10m\", \"18:00\" or \"tool:Bash\""),
+        ]
+    };
+    is_delay.then_some(true).ok_or_else(wrong)
+}
+
+fn is_count(text: &str) -> bool {
+    text.parse::<u32>().is_ok_and(|count| count > 0)
+}
+
+/// The shortest possible content; the rest of the text is the frame.
+const CONTENT: &str = "x: 1";
+
+/// The text around one notification.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Frame {
+    /// The format of the injection.
+    pub(crate) format: Format,
+    /// Its characters.
+    pub(crate) chars: u32,
+    /// Its estimated tokens.
+    pub(crate) tokens: Tokens,
+}
+
+/// The frames of all formats.
+pub(crate) fn frames() -> Vec<Frame> {
+    let notification = Arc::new(shortest());
+    let items = [Item { notification: &notification, redelivered: false, cut: None }];
+    let chars = |text: &str| u32::try_from(text.chars().count()).unwrap_or(u32::MAX);
+    let frame = |format: Format| {
+        let text =
+            write(format, &InjectionId::new("abcdef"), &items, &Overflow::default(), Replaces::Nothing);
+        let content = tokens::estimate(CONTENT).0;
+        Frame {
+            format,
+            chars: chars(&text).saturating_sub(chars(CONTENT)),
+            tokens: Tokens(tokens::estimate(&text).0.saturating_sub(content)),
+        }
+    };
+    Format::VARIANTS.iter().copied().map(frame).collect()
+}
+
+fn shortest() -> Notification {
+    Notification {
+        id: NotificationId::new("n0"),
+        subscriber: SubscriberId::new("background_task"),
+        scope: Scope::All,
+        priority: Priority::High,
+        inject_at: InjectionPoint::AfterTool,
+        activation: Activation::Passive,
+        is_asked: false,
+        interrupt: Interrupt::InjectAndContinue,
+        nature: Nature::default(),
+        untrusted_source: None,
+        rows_name_sources: false,
+        severity: Severity::Warning,
+        content: CONTENT.into(),
+        sentences: Vec::new(),
+        tokens: tokens::estimate(CONTENT),
+        raw_bytes: 0,
+        states: Vec::new(),
+        unresolved: Vec::new(),
+        events: Vec::new(),
+        created_at: Timestamp::ZERO,
+        expires_at: None,
+    }
 }

@@ -3,6 +3,9 @@
 //! Every key is checked, and keys whose meaning depends on each other are checked together. A file
 //! with an error yields no subscriber; all errors are reported, not only the first. Unsupported
 //! keys are accepted only with the value that has no effect.
+//!
+//! A later layer may not change what ends the notifications of a core subscriber. It may change its
+//! text, and take fewer events (`pipeline/remainder.rs`).
 
 mod rows;
 
@@ -15,26 +18,26 @@ use engine::{
     pipeline::{
         activation::WakeSettings,
         condition::Condition,
+        remainder::covers,
         render::{Layout, Sentence},
-        rule::{Activity, OutputRule, Subscriber},
+        rule::{Activity, OrderRule, OutputRule, ResolveRule, Subscriber},
     },
     settings::Keys,
 };
 
-pub(crate) use self::rows::MAX_TOKENS;
-pub use self::rows::tables;
 use self::rows::{About, Events, Output, read_id};
 use crate::config::{
-    batching,
     case::{self, SubscriberTest},
     layout::{self, DeclaredPlaces, KnownTemplates, LayoutRule, OwnText},
     limits::{self, Limits},
     patterns,
-    protected::Protected,
     raw::{Document, Section, Value, finish_all},
     report::{Diagnostic, Level, Place},
-    unsupported, values,
+    values,
 };
+
+pub(crate) use self::rows::MAX_TOKENS;
+pub use self::rows::tables;
 
 /// The keys by which a subscriber selects events.
 const FILTER_KEYS: [&str; 4] = ["types", "sources", "severity_filter", "where"];
@@ -151,10 +154,11 @@ fn read(documents: &[Rc<Document<'_>>], context: &Context<'_>) -> SubscriberFile
     let core = id.as_ref().and_then(|id| context.core.get(id));
     let activity = activity(&mut subscriber, &mut output, enabled, core);
     let events_rule = read_events(&mut events, context);
-    let keys = batching::Keys::read(&mut batching);
-    let batching_rule = batching::read(&mut batching, &keys);
-    let dedupe = batching::read_dedupe(&mut batching, keys, &batching_rule);
-    let Limits { rate, ttl, supersede_key, resolve, order } = limits::read(&mut limits, context.known_types);
+    let keys = limits::Keys::read(&mut batching);
+    let batching_rule = limits::read_batching(&mut batching, &keys);
+    let dedupe = limits::read_dedupe(&mut batching, keys, &batching_rule);
+    let Limits { rate, ttl, supersede_key, resolve, order } =
+        limits::read_limits(&mut limits, context.known_types);
     if let Some(core) = core {
         core.check(&mut limits, resolve.as_ref(), &order);
     }
@@ -264,7 +268,7 @@ fn read_output(
         audience,
     };
     check_wake(section, &rule, context.wake.threshold);
-    unsupported::check_output(section);
+    limits::check_output(section);
     rule
 }
 
@@ -356,16 +360,74 @@ fn check_point(section: &mut Section<'_>, priority: Priority, inject_at: Injecti
     }
 }
 
+/// A core subscriber of an earlier layer.
+pub(crate) struct Protected {
+    path: Arc<str>,
+    resolve: Option<ResolveRule>,
+    order: OrderRule,
+}
+
+impl Protected {
+    /// The protected parts of `rule`, from the file `path`.
+    pub(crate) fn new(path: &Arc<str>, rule: &Subscriber) -> Self {
+        Self { path: Arc::clone(path), resolve: rule.resolve.clone(), order: rule.order.clone() }
+    }
+
+    /// A value of a later file that is not allowed.
+    pub(crate) fn refusal(&self, value: &Value<'_>, message: impl Into<String>) -> Diagnostic {
+        let note = format!("it replaces a core subscriber, which is in {}", self.path);
+        value.error(message).with_note(note)
+    }
+}
+
+impl Protected {
+    /// Finds keys in a later file's `[limits]` that withdraw its notifications, or by which its events
+    /// would end as older ones.
+    pub(crate) fn check(&self, limits: &mut Section<'_>, resolve: Option<&ResolveRule>, order: &OrderRule) {
+        self.check_resolve(limits, resolve);
+        self.check_order(limits, order);
+    }
+
+    fn check_resolve(&self, section: &mut Section<'_>, resolve: Option<&ResolveRule>) {
+        let Some(resolve) = resolve else { return };
+        let by = self.resolve.as_ref().map_or(&[][..], |own| &own.by);
+        if let Some(other) = resolve.by.iter().find(|pattern| !by.iter().any(|own| covers(own, pattern))) {
+            let message = format!(
+                "only the shipped `resolved_by` may resolve notifications of a core subscriber, and `{other}` is not in it"
+            );
+            section.object("resolved_by", |value| self.refusal(value, message));
+        }
+        let equal = self.resolve.as_ref().map_or(&[][..], |own| &own.equal);
+        if !equal.iter().all(|field| resolve.equal.contains(field)) {
+            let message = "a core subscriber's `equal` cannot be changed";
+            let key = if section.value("equal").is_some() { "equal" } else { "resolved_by" };
+            section.object(key, |value| self.refusal(value, message));
+        }
+    }
+
+    fn check_order(&self, section: &mut Section<'_>, order: &OrderRule) {
+        let keys =
+            [("revision", &order.revision, &self.order.revision), ("order_by", &order.by, &self.order.by)];
+        for (key, own, before) in keys {
+            if own != before {
+                let message = format!("a core subscriber's `{key}` cannot be changed");
+                section.object(key, |value| self.refusal(value, message.clone()));
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::{collections::BTreeSet, time::Duration};
 
+    use engine::pipeline::{render::Templates, rule::BatchMode};
+
     use super::*;
     use crate::config::{
-        frames,
         layers::{LayerKind, SourceFile},
+        limits,
     };
-    use engine::pipeline::{render::Templates, rule::BatchMode};
 
     /// Compiles a subscriber `ci` with these lines after its `[events]`.
     fn compiled(rest: &str) -> Subscriber {
@@ -413,7 +475,7 @@ mod tests {
 
     #[test]
     fn every_frame_fits_its_token_allowance() {
-        for frame in frames::frames() {
+        for frame in limits::frames() {
             assert!(frame.tokens.0 <= WRAPPER_TOKENS, "{frame:?}");
         }
     }

@@ -18,13 +18,12 @@ use engine::{
 
 use crate::config::{
     case::SubscriberTest,
-    fallback,
+    effective,
     layers::{FileKind, LayerKind, SourceFile, Sources},
     layout::{DeclaredPlaces, OwnText},
-    protected::Protected,
     raw::Document,
     report::{Diagnostic, Place},
-    subscriber::{self, Context, SubscriberFile},
+    subscriber::{self, Context, Protected, SubscriberFile},
 };
 
 /// The subscribers of all files, with their tests, places and files.
@@ -184,7 +183,11 @@ impl<'s> Reader<'_, 's, '_> {
         let versions = self.kept.entry(id.clone()).or_default();
         if let Some(earlier) = versions.last() {
             if version.documents.len() == 1 {
-                self.found.extend(fallback::findings(&earlier.documents, &version.documents, place));
+                self.found.extend(effective::findings_of_lost_keys(
+                    &earlier.documents,
+                    &version.documents,
+                    place,
+                ));
             }
             if earlier.subscriber.activity == Activity::Core {
                 let narrower = remainder::narrower_keys(&version.subscriber, &earlier.subscriber);

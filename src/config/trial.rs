@@ -7,7 +7,6 @@
 //! subscriber's own filter. A test runs in an engine with only that subscriber, so it shows the
 //! behaviour of the daemon. Shipped files are tested by the project and not checked again here.
 
-mod hints;
 mod jinja;
 mod templates;
 mod tests;

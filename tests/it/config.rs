@@ -16,7 +16,7 @@ use aside::{
         compile::{Compiled, compile},
         layers::{LayerKind, SourceFile, Sources, Unreadable},
         load::read_layers,
-        shipped,
+        text,
         trial::findings,
     },
     daemon::rules::RulesStore,
@@ -194,7 +194,7 @@ fn every_shipped_file_is_embedded_and_valid() {
     }
     let mut wanted: Vec<_> = on_disk.iter().map(|path| path.to_string_lossy().into_owned()).collect();
     wanted.sort_unstable();
-    let mut shipped: Vec<_> = shipped::FILES.iter().map(|(name, _)| *name).collect();
+    let mut shipped: Vec<_> = text::FILES.iter().map(|(name, _)| *name).collect();
     shipped.retain(|name| *name != "aside.toml");
     shipped.sort_unstable();
     assert_eq!(shipped, wanted);
@@ -222,7 +222,7 @@ fn checked(sources: &Sources, edit: impl Fn(&str) -> String) -> String {
 #[test]
 fn shipped_rules_omit_only_the_tests() {
     let mut count = 0;
-    for (&(name, text), (of_rules, rules)) in shipped::FILES.iter().zip(shipped::rules()) {
+    for (&(name, text), (of_rules, rules)) in text::FILES.iter().zip(text::rules()) {
         assert_eq!(name, of_rules);
         let left = text.strip_prefix(rules).expect("the rules are the file's beginning");
         let left: toml::Table = left.parse().expect("whole tables");

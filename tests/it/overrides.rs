@@ -6,7 +6,7 @@ use std::sync::Arc;
 use aside::config::{
     compile::{Compiled, compile},
     layers::{LayerKind, SourceFile, Sources},
-    shipped,
+    text,
     trial::text_as_template,
 };
 use engine::{
@@ -66,7 +66,7 @@ fn example(event_type: &str) -> Value {
 
 fn file_of(id: &str) -> &'static str {
     let name = format!("subscribers/{id}.toml");
-    shipped::rules().find(|(file, _)| *file == name).map(|(_, text)| text).expect("it ships")
+    text::rules().find(|(file, _)| *file == name).map(|(_, text)| text).expect("it ships")
 }
 
 /// The whole shipped file of `id` with another text.

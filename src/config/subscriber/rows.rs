@@ -13,12 +13,11 @@ use engine::{
 use strum::VariantArray as _;
 
 use crate::config::{
-    batching,
     keys::{FileTable, readers},
     layout, limits, patterns,
     raw::{Parsed, Section, Value},
     report::{sentence, shown},
-    unsupported, values,
+    values,
 };
 
 /// The points that a subscriber can choose.
@@ -130,9 +129,12 @@ pub fn tables() -> Vec<FileTable> {
     vec![
         FileTable::new("subscriber", About::table()),
         FileTable::new("events", Events::table()),
-        FileTable::new("batching", batching::Keys::table()),
-        FileTable::new("limits", with(limits::Written::table(), vec![unsupported::limits()])),
-        FileTable::new("output", with(Output::table(), vec![layout::keys(), core, unsupported::output()])),
+        FileTable::new("batching", limits::Keys::table()),
+        FileTable::new("limits", with(limits::Written::table(), vec![limits::unsupported_limits()])),
+        FileTable::new(
+            "output",
+            with(Output::table(), vec![layout::keys(), core, limits::unsupported_output()]),
+        ),
     ]
 }
 

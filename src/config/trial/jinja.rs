@@ -19,8 +19,7 @@ use serde_json::{Value, json};
 use super::templates::{examples, input};
 use crate::config::{
     compile::{Compiled, template_name},
-    declared::{self, DeclaredTable, DeclaredText},
-    effective,
+    effective::{self, DeclaredTable, DeclaredText},
     layers::{FileKind, SourceFile, Sources},
     layout::TEMPLATE_SUFFIX,
 };
@@ -68,7 +67,7 @@ fn declaration(compiled: &Compiled, rule: &Subscriber) -> Option<DeclaredText> {
     if let Some(own) = DeclaredText::of(&keys) {
         return Some(own);
     }
-    let named = keys.iter().find(|key| key.key == "output.template").and_then(declared::text);
+    let named = keys.iter().find(|key| key.key == "output.template").and_then(effective::text);
     let id = named.as_deref().unwrap_or(rule.id.as_str());
     let id = id.strip_prefix("templates/").unwrap_or(id);
     let name = format!("subscribers/{}.toml", id.strip_suffix(TEMPLATE_SUFFIX).unwrap_or(id));

@@ -1,14 +1,11 @@
 //! Renders examples for subscribers: by their templates, by the layout in their own files, and by
-//! their sentences for people.
+//! their sentences for people. A name that no event has gets its probable meaning.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
 };
 
-use serde_json::Value;
-
-use super::hints;
 use engine::{
     event::{
         Event, Payload, Seq,
@@ -24,6 +21,7 @@ use engine::{
     sorted::SortedSet,
 };
 use journal::time::Timestamp;
+use serde_json::Value;
 
 use crate::config::{
     compile::{Compiled, template_name},
@@ -255,7 +253,7 @@ fn absent_columns(
         .map(|column| {
             let message = format!("no example of the types of `{}` has a column `{column}`", rule.id);
             Diagnostic::error(text.place_of_column(column), "", message)
-                .with_nearest(hints::meant_column(column, &rows))
+                .with_nearest(meant_column(column, &rows))
                 .with_note("if it is intended, use it in an event of `[[tests]]`")
                 .into_warning()
         })
@@ -283,7 +281,7 @@ fn absent_fields(
         let message = format!("no example of the types of `{}` has a field `{name}` in its payload", rule.id);
         let at = place.first_name(&format!("payload.{name}")).unwrap_or_else(|| place.clone());
         Diagnostic::error(at, "", message)
-            .with_nearest(hints::meant_column(name, &rows_of(examples)).map(|name| format!("payload.{name}")))
+            .with_nearest(meant_column(name, &rows_of(examples)).map(|name| format!("payload.{name}")))
             .with_note("if it is intended, use it in an event of `[[tests]]`")
             .into_warning()
     };
@@ -306,7 +304,7 @@ fn failed(
 ) -> Diagnostic {
     let message = format!("{} fails with {words}: {}", text.name(), sentence(&failure.message));
     let note = format!("`{}` {}", rule.id, text.substitute());
-    let meant = hints::meant(&failure.message, text.source(), rows);
+    let meant = meant(&failure.message, text.source(), rows);
     Diagnostic::error(text.place_of(failure.line), "", message).with_nearest(meant).with_note(note)
 }
 
@@ -404,4 +402,45 @@ fn batches(examples: &[Arc<Event>]) -> Vec<(Vec<Row>, String)> {
 fn rows_of<'e>(events: impl IntoIterator<Item = &'e Arc<Event>>) -> Vec<Row> {
     let row = |(seq, event): (u64, &Arc<Event>)| Row { seq: Seq(seq), event: Arc::clone(event), repeats: 1 };
     (1..).zip(events).map(row).collect()
+}
+
+/// The fields of an event in a template.
+const EVENT_FIELDS: [&str; 9] =
+    ["id", "type", "source", "severity", "timestamp", "payload", "repeats", "session", "workspace"];
+/// Named arguments of `toon` and the related filters.
+const TOON_OPTIONS: [&str; 4] = ["key", "columns", "indent", "repeats"];
+
+/// The probable name if `template` failed with `message` for `rows`; `None` if none is similar.
+pub(super) fn meant(message: &str, template: &str, rows: &[Row]) -> Option<String> {
+    if let Some((_, rest)) = message.split_once("unknown keyword argument \'") {
+        let option = rest.split_once('\'').map_or(rest, |(option, _)| option);
+        return nearest(option, TOON_OPTIONS).map(str::to_owned);
+    }
+    let path = message.strip_prefix('`')?.strip_suffix("` is undefined")?;
+    let (parent, name) = path.rsplit_once('.')?;
+    let keys = payload_keys(rows);
+    let near_key = || nearest(name, keys.iter().map(String::as_str));
+    let is_payload = parent == "payload" || parent.ends_with(".payload");
+    let is_row = parent.starts_with("rows[") || template.contains(&format!("for {parent} in rows"));
+    if is_payload || is_row {
+        return near_key().map(|key| format!("{parent}.{key}"));
+    }
+    if keys.contains(name) {
+        return Some(format!("{parent}.payload.{name}"));
+    }
+    let field = nearest(name, EVENT_FIELDS).map(|field| format!("{parent}.{field}"));
+    field.or_else(|| near_key().map(|key| format!("{parent}.payload.{key}")))
+}
+
+/// The probable column for one that none of `rows` has.
+pub(super) fn meant_column(column: &str, rows: &[Row]) -> Option<String> {
+    nearest(column, payload_keys(rows).iter().map(String::as_str)).map(str::to_owned)
+}
+
+/// The top-level keys of the payloads.
+fn payload_keys(rows: &[Row]) -> BTreeSet<String> {
+    rows.iter()
+        .filter_map(|row| row.event.payload.value().as_object())
+        .flat_map(|fields| fields.keys().cloned())
+        .collect()
 }
