@@ -76,7 +76,7 @@ const HASH_TABLES: Where = Where::Only(&[
     "matcher.rs",
     "pipeline/",
     "snapshot/",
-    "throttle/",
+    "throttle.rs",
     "journal/log/idempotency.rs",
 ]);
 const CLOCK: Where =
@@ -151,7 +151,7 @@ const OUTSIDE: &[(&str, Where)] = &[
         ]),
     ),
     ("roxmltree", Where::Only(&["capability/problem/format/junit.rs"])),
-    ("serde", Where::FromLayer(1, &["name.rs", "toon/", "snapshot.rs", "snapshot/", "sorted/"])),
+    ("serde", Where::FromLayer(1, &["name.rs", "toon/", "snapshot.rs", "snapshot/", "sorted.rs"])),
     ("minicbor", Where::Only(&["snapshot/"])),
     ("minicbor_serde", Where::Only(&["snapshot.rs", "snapshot/"])),
     ("serde_json", Where::FromLayer(1, &["toon/"])),
