@@ -45,6 +45,11 @@ impl Kind {
         !matches!(self, Self::Alertmanager)
     }
 
+    /// The senders that rows can be for; alerts are read without rows.
+    pub fn with_rows() -> Vec<Self> {
+        Self::VARIANTS.iter().copied().filter(|kind| *kind != Self::Alertmanager).collect()
+    }
+
     /// Its description in `config/aside.toml`.
     pub const fn about(self) -> &'static [&'static str] {
         match self {

@@ -23,8 +23,6 @@ use crate::{
 };
 
 const SHIPPED: &str = include_str!("../../config/webhooks.toml");
-/// The senders that rows can be for; alerts are read without rows.
-const FROM: [Kind; 4] = [Kind::Github, Kind::Gitlab, Kind::Forgejo, Kind::Standard];
 /// Most rows of a file.
 const ROWS_MAX: usize = 1_000;
 
@@ -146,7 +144,7 @@ pub(crate) fn read(file: &SourceFile, rows: &mut Vec<Row>) -> Vec<Diagnostic> {
 
 fn row(value: &Value<'_>) -> Parsed<Row> {
     let mut section = value.section().ok_or_else(|| value.wrong_kind("a table"))?;
-    let from = section.require("from", |value| values::word_of(value, &FROM));
+    let from = section.require("from", |value| values::word_of(value, &Kind::with_rows()));
     let event = section.require("event", |value| values::words(value).map(str::to_owned));
     let when = section.read("when", conditions).unwrap_or_default();
     let event_type = section.require("type", values::open_type);

@@ -9,6 +9,7 @@ mod modules;
 mod names;
 mod rooms;
 mod routes;
+mod rows;
 mod rust_text;
 mod tree;
 
@@ -218,6 +219,7 @@ fn the_tree_is_tidy() {
     findings.extend(modules::check_tree(&files));
     findings.extend(names::check_tree(&files, root));
     findings.extend(routes::check_tree(&files, root));
+    findings.extend(rows::check_tree(&files));
     let list: Vec<String> = findings.iter().map(Finding::to_string).collect();
     assert!(list.is_empty(), "{} broken rules:\n{}", list.len(), list.join("\n"));
 }

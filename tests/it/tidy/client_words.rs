@@ -76,7 +76,7 @@ fn word_in<'w>(line: &str, words: &'w [String]) -> Option<&'w str> {
 }
 
 /// Whether the file, or a folder around it, is a module that only tests use.
-fn is_for_tests(files: &BTreeMap<String, String>, path: &str) -> bool {
+pub(super) fn is_for_tests(files: &BTreeMap<String, String>, path: &str) -> bool {
     let stem = path.strip_suffix(".rs").unwrap_or(path);
     let Some((folder, name)) = stem.rsplit_once('/') else { return false };
     let parent = format!("{folder}.rs");
