@@ -1,8 +1,8 @@
 //! The configuration as last loaded, and the handle to request a reload.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
-use engine::event::catalogue::OwnSeverities;
+use engine::{event::catalogue::OwnSeverities, sorted::SortedMap};
 use journal::AppendError;
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -46,7 +46,7 @@ pub struct ConfigState {
     /// The expected webhook senders, and the events of their webhooks.
     pub webhooks: Arc<Webhooks>,
     /// The file of each active setting, by its key, such as `sources.git.enabled`.
-    pub origins: Arc<BTreeMap<String, Arc<str>>>,
+    pub origins: Arc<SortedMap<String, Arc<str>>>,
 }
 
 /// Sends reload requests to the daemon; cheap to clone.
@@ -78,7 +78,7 @@ impl ConfigHandle {
     }
 
     /// The file of each active setting, by its key.
-    pub(crate) fn origins(&self) -> Arc<BTreeMap<String, Arc<str>>> {
+    pub(crate) fn origins(&self) -> Arc<SortedMap<String, Arc<str>>> {
         Arc::clone(&self.state.borrow().origins)
     }
 

@@ -3,10 +3,9 @@
 //! The rows are those of [`PRODUCERS`], switched by the active rules, with counts from the
 //! projection. Other sources follow, by the source name in their events.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::{Arc, atomic::Ordering},
-};
+use std::sync::{Arc, atomic::Ordering};
+
+use engine::sorted::{SortedMap, SortedSet};
 
 use axum::{Json, extract::State};
 use serde::Deserialize;
@@ -101,21 +100,21 @@ fn looks(app: &App) -> LooksView {
 struct Here {
     in_force: Generation,
     /// The file of each setting, by its key.
-    origins: Arc<BTreeMap<String, Arc<str>>>,
+    origins: Arc<SortedMap<String, Arc<str>>>,
     /// Harnesses with an open session.
-    harnesses: BTreeSet<Arc<str>>,
+    harnesses: SortedSet<Arc<str>>,
     troubles: Arc<Troubles>,
 }
 
 impl Here {
     fn view(&self, counted: &Counted, looks: LooksView, projection: ProjectionView) -> SourcesView {
-        let mut shipped: BTreeMap<&str, Count> = BTreeMap::new();
-        let mut others: BTreeMap<&str, (Count, BTreeSet<&str>)> = BTreeMap::new();
+        let mut shipped: SortedMap<&str, Count> = SortedMap::new();
+        let mut others: SortedMap<&str, (Count, SortedSet<&str>)> = SortedMap::new();
         for ((source, event_type), count) in &counted.counts {
             match Producer::of_event(source, event_type) {
-                Some(row) => shipped.entry(row.name).or_default().add(count),
+                Some(row) => shipped.get_or_default(row.name).add(count),
                 None => {
-                    let (sum, types) = others.entry(source).or_default();
+                    let (sum, types) = others.get_or_default(source);
                     sum.add(count);
                     types.insert(event_type);
                 }
@@ -126,7 +125,7 @@ impl Here {
         let mut others: Vec<_> = others.into_iter().collect();
         others.sort_by_key(|(source, (count, _))| (std::cmp::Reverse(count.events), *source));
         let more = others.len().saturating_sub(OTHERS_MAX);
-        let other = |(source, (count, types)): (&str, (Count, BTreeSet<&str>))| SourceView {
+        let other = |(source, (count, types)): (&str, (Count, SortedSet<&str>))| SourceView {
             name: source.to_owned(),
             kind: "other".to_owned(),
             types: types.into_iter().map(str::to_owned).collect(),

@@ -1,6 +1,6 @@
 //! The status of the daemon.
 
-use std::{collections::BTreeMap, fs, path::Path};
+use std::{fs, path::Path};
 
 use engine::{
     Engine,
@@ -117,9 +117,9 @@ fn rules(engine: &Engine) -> RulesView {
 
 fn events(engine: &Engine) -> EventCounts {
     let tally = engine.tally();
-    let mut ended = BTreeMap::new();
+    let mut ended = SortedMap::new();
     for (reason, count) in tally.subscribers.values().flat_map(|subscriber| &subscriber.events_ended) {
-        *ended.entry(reason.to_string()).or_default() += count;
+        *ended.get_or_default(reason.to_string()) += count;
     }
     EventCounts {
         published: tally.events,
@@ -146,16 +146,16 @@ fn notifications(engine: &Engine) -> NotificationCounts {
 }
 
 /// Every subscriber in the rules, and every other one with counts.
-fn subscribers(engine: &Engine) -> BTreeMap<String, SubscriberCounts> {
-    let mut shown: BTreeMap<String, SubscriberCounts> = BTreeMap::new();
+fn subscribers(engine: &Engine) -> SortedMap<String, SubscriberCounts> {
+    let mut shown: SortedMap<String, SubscriberCounts> = SortedMap::new();
     for (id, tally) in &engine.tally().subscribers {
         shown.insert(id.to_string(), counts(tally));
     }
     for rule in &engine.rules().subscribers {
-        shown.entry(rule.id.to_string()).or_default().enabled = rule.activity != Activity::Disabled;
+        shown.get_or_default(rule.id.to_string()).enabled = rule.activity != Activity::Disabled;
     }
     for (id, file, failing) in engine.failing() {
-        shown.entry(id.to_string()).or_default().failing.push(FailingView {
+        shown.get_or_default(id.to_string()).failing.push(FailingView {
             file,
             line: failing.line,
             message: failing.message.clone(),
@@ -179,6 +179,6 @@ fn counts(tally: &SubscriberTally) -> SubscriberCounts {
     }
 }
 
-fn owned(counts: &SortedMap<Word, u64>) -> BTreeMap<String, u64> {
+fn owned(counts: &SortedMap<Word, u64>) -> SortedMap<String, u64> {
     counts.iter().map(|(word, count)| (word.to_string(), *count)).collect()
 }

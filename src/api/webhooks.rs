@@ -94,7 +94,7 @@ struct Report {
 #[cfg_attr(test, utoipa::path(get, path = "/v1/webhooks", tag = "admin", responses((status = 200, body = SenderList))))]
 pub(crate) async fn list(State(app): State<App>) -> Json<SenderList> {
     let known = app.config.webhooks();
-    let view = |(kind, sender): (&Kind, &Sender)| SenderView {
+    let view = |(kind, sender): &(Kind, Sender)| SenderView {
         name: kind.as_str().to_owned(),
         path: format!("{WEBHOOKS_PATH}{kind}"),
         is_signed: sender.secret_file.is_some(),

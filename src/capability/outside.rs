@@ -2,7 +2,7 @@
 //!
 //! The engine does not know them; the daemon publishes them to the sources.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use engine::{ci, rules::CompiledRules, settings::sources, watch::condition as watch};
 

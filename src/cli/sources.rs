@@ -1,8 +1,8 @@
 //! `aside sources`: lists sources, whether each can publish, and the outcome of its events.
 
-use std::{collections::BTreeSet, env, sync::Arc, time::Duration};
+use std::{env, sync::Arc, time::Duration};
 
-use engine::{request::hint, words::counted};
+use engine::{request::hint, sorted::SortedSet, words::counted};
 use hook::client::percent_encode;
 use serde_json::{Value, json};
 
@@ -199,7 +199,7 @@ pub(super) fn note(source: &SourceView, context: &Context<'_>) -> Option<String>
 }
 
 /// The folders of the open sessions.
-fn session_folders(context: &Context<'_>) -> Result<BTreeSet<Arc<str>>, CliError> {
+fn session_folders(context: &Context<'_>) -> Result<SortedSet<Arc<str>>, CliError> {
     let list: SessionList = context.get(DOING, "/v1/sessions")?;
     let open = list.sessions.into_iter().filter(|session| session.is_open);
     Ok(open.filter_map(|session| session.harness.workspace).collect())

@@ -4,9 +4,9 @@
 //! rules, events, notifications and sessions, and a table of the active subscribers. `--json` has
 //! all of it.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::time::Duration;
 
-use engine::words::counted;
+use engine::{sorted::SortedMap, words::counted};
 use hook::client::ClientError;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -56,7 +56,7 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
     context.print(&text)
 }
 
-type Counts = BTreeMap<String, u64>;
+type Counts = SortedMap<String, u64>;
 
 impl NotificationCounts {
     /// The number of open batches.
@@ -242,13 +242,13 @@ impl FailingView {
 /// The part of the status that is read here, so that the rest may be of another version.
 #[derive(Deserialize)]
 struct Counted {
-    subscribers: BTreeMap<String, SubscriberCounts>,
+    subscribers: SortedMap<String, SubscriberCounts>,
 }
 
 /// One line per failure, by subscriber.
 ///
 /// Errors: the daemon does not answer, or its answer has an unexpected form.
-pub(super) fn failing(context: &Context<'_>) -> Result<BTreeMap<String, Vec<String>>, CliError> {
+pub(super) fn failing(context: &Context<'_>) -> Result<SortedMap<String, Vec<String>>, CliError> {
     let doing = "read the status";
     let status: Counted = context.get(doing, "/v1/status")?;
     let lines = |(id, own): (String, SubscriberCounts)| {

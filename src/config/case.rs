@@ -3,9 +3,12 @@
 //! They are read here, kept with the subscriber, and run in simulated time. Units: every time
 //! counts from the beginning of the test.
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
-use engine::event::{EventType, Severity};
+use engine::{
+    event::{EventType, Severity},
+    sorted::SortedSet,
+};
 use serde_json::{Map, Value as Json, json};
 use toml::de::DeValue;
 
@@ -72,7 +75,7 @@ pub struct Expectation {
 pub(crate) fn read(document: &Document<'_>) -> (Vec<SubscriberTest>, Vec<Diagnostic>) {
     let Some(value) = document.value("tests") else { return (Vec::new(), Vec::new()) };
     let Some(items) = value.items() else { return (Vec::new(), value.wrong_kind("an array of tables")) };
-    let (mut tests, mut found, mut names) = (Vec::new(), Vec::new(), BTreeSet::new());
+    let (mut tests, mut found, mut names) = (Vec::new(), Vec::new(), SortedSet::new());
     for item in items {
         match read_test(&item) {
             Ok(test) if !names.insert(test.name.clone()) => {

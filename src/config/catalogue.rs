@@ -4,8 +4,6 @@
 //! Each `[[event]]` has a `type`; `severity`, `description` and `example` are optional. An entry of
 //! a later layer replaces the whole entry of an earlier one.
 
-use std::collections::BTreeMap;
-
 use engine::{
     event::{
         EventType, Payload,
@@ -24,7 +22,7 @@ use crate::config::{
 };
 
 /// The entries of all layers above the shipped one, by type.
-pub(crate) type Entries = BTreeMap<EventType, CatalogueEntry>;
+pub(crate) type Entries = SortedMap<EventType, CatalogueEntry>;
 
 /// Adds the entries of one file to those of earlier layers; returns the mistakes.
 pub(crate) fn read(file: &SourceFile, entries: &mut Entries) -> Vec<Diagnostic> {

@@ -5,16 +5,14 @@
 //! replaced a valid one of an earlier layer, the earlier one stays, and the report notes it. Of
 //! another file that is valid TOML, only the wrong values, entries and rows are left out.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::sync::Arc;
 
 use engine::{
     event::{EventType, catalogue::CatalogueEntry},
     notification::SubscriberId,
     pipeline::render::{TemplateError, Templates},
     rules::CompiledRules,
+    sorted::{SortedMap, SortedSet},
 };
 
 use crate::{
@@ -45,21 +43,21 @@ pub struct Compiled {
     pub daemon: DaemonConfig,
     /// The tests in the subscribers' files: of every subscriber in `rules`, including the ones that
     /// are switched off.
-    pub tests: BTreeMap<SubscriberId, Vec<SubscriberTest>>,
+    pub tests: SortedMap<SubscriberId, Vec<SubscriberTest>>,
     /// The places of what subscribers' files declare for their text.
-    pub declared: BTreeMap<SubscriberId, DeclaredPlaces>,
+    pub declared: SortedMap<SubscriberId, DeclaredPlaces>,
     /// The files of each subscriber, remainders included: the whole one, then those that inherit.
-    pub files: BTreeMap<SubscriberId, Vec<SourceFile>>,
+    pub files: SortedMap<SubscriberId, Vec<SourceFile>>,
     /// Entries that the `events.toml` of the layers add to the catalogue, by type.
     pub events: Vec<CatalogueEntry>,
     /// The expected webhooks, and the rows of the layers for them.
     pub webhooks: Webhooks,
     /// The file that each setting of `aside.toml` came from, by its key, such as
     /// `injection.max_tokens`.
-    pub origins: BTreeMap<String, Arc<str>>,
+    pub origins: SortedMap<String, Arc<str>>,
     /// The paths of the files that are left out of the rules, or partly left out, because of an
     /// error there or in their template.
-    pub left_out: BTreeSet<Arc<str>>,
+    pub left_out: SortedSet<Arc<str>>,
     /// Errors and warnings; the rest is usable even if this holds errors.
     pub report: Report,
 }
@@ -95,14 +93,14 @@ pub fn compile(sources: &Sources, known_types: &[&str]) -> Compiled {
             compiled: &templates,
             names: sources.of_kind(FileKind::Template).map(template_name).collect(),
             layers,
-            shipped: BTreeMap::new(),
+            shipped: SortedMap::new(),
         },
         known_types: if known_types.is_empty() { known_types } else { &known },
         injection_tokens: settings.injection.max_tokens,
         wake: Arc::clone(&settings.wake),
-        core: BTreeMap::new(),
+        core: SortedMap::new(),
     };
-    let mut left_out = BTreeSet::new();
+    let mut left_out = SortedSet::new();
     let Subscribers { subscribers, tests, declared, files } =
         subscribers::compile(sources, context, &mut found, &mut left_out);
     let errors = found.iter().filter(|found| found.level == Level::Error);
@@ -162,8 +160,8 @@ fn compile_settings(sources: &Sources, found: &mut Vec<Diagnostic>) -> daemon::S
 fn compile_templates<'s>(
     sources: &'s Sources,
     found: &mut Vec<Diagnostic>,
-) -> (Templates, BTreeMap<&'s str, Vec<LayerKind>>) {
-    let (mut templates, mut layers) = (Templates::new(), BTreeMap::<_, Vec<_>>::new());
+) -> (Templates, SortedMap<&'s str, Vec<LayerKind>>) {
+    let (mut templates, mut layers) = (Templates::new(), SortedMap::<_, Vec<_>>::new());
     for file in sources.of_kind(FileKind::Template) {
         let name = template_name(file);
         if !name.ends_with(TEMPLATE_SUFFIX) {
@@ -175,7 +173,7 @@ fn compile_templates<'s>(
             let note = "the template of this name in an earlier layer stays in use";
             found.push(if templates.contains(name) { bad.with_note(note) } else { bad });
         } else {
-            layers.entry(name).or_default().push(file.layer);
+            layers.get_or_default(name).push(file.layer);
         }
     }
     (templates, layers)
@@ -204,7 +202,7 @@ fn bad_template(file: &SourceFile, error: &TemplateError) -> Diagnostic {
 
 /// Sorts the findings by file and by place in the file.
 fn in_order(sources: &Sources, mut found: Vec<Diagnostic>) -> Report {
-    let files: BTreeMap<&str, usize> =
+    let files: SortedMap<&str, usize> =
         sources.files().iter().enumerate().map(|(index, file)| (&*file.path, index)).collect();
     found.sort_by_key(|diagnostic| {
         let place = &diagnostic.place;

@@ -5,9 +5,7 @@
 //! of the layer below stays. Folders and the socket's path are not settings: they come from the
 //! environment.
 
-use std::{
-    collections::BTreeMap, net::SocketAddr, num::NonZeroU32, path::PathBuf, sync::Arc, time::Duration,
-};
+use std::{net::SocketAddr, num::NonZeroU32, path::PathBuf, sync::Arc, time::Duration};
 
 use engine::{
     conversation::{InjectionSettings, SessionSettings},
@@ -18,6 +16,7 @@ use engine::{
     rate::Rate,
     settings::{Keys, Row, settings},
     sink,
+    sorted::SortedMap,
     throttle::SourceRates,
 };
 use strum::{IntoStaticStr, VariantArray};
@@ -145,8 +144,8 @@ pub(crate) struct Settings {
     pub(crate) outside: Arc<outside::Settings>,
     pub(crate) sinks: Arc<sink::Settings>,
     pub(crate) wake: Arc<WakeSettings>,
-    pub(crate) senders: BTreeMap<Kind, Sender>,
-    pub(crate) origins: BTreeMap<String, Arc<str>>,
+    pub(crate) senders: SortedMap<Kind, Sender>,
+    pub(crate) origins: SortedMap<String, Arc<str>>,
     pub(crate) found: Vec<Diagnostic>,
 }
 
@@ -162,7 +161,7 @@ pub(crate) fn compile(documents: &[Document<'_>]) -> Settings {
         mut activation,
         mut webhooks,
     ] = SECTIONS.map(|name| Section::new(name, documents));
-    let mut tables: BTreeMap<_, _> =
+    let mut tables: SortedMap<_, _> =
         producers::switched().map(|row| (row.name, sources.table(row.name))).collect();
     let (senders, sender_tables) = webhooks::read_senders(&mut webhooks);
     let (sink_settings, sink_tables) = sinks::read(&mut sinks);
@@ -178,7 +177,7 @@ pub(crate) fn compile(documents: &[Document<'_>]) -> Settings {
         sinks: Arc::new(sink_settings),
         wake: Arc::new(WakeSettings::read(&mut activation)),
         senders,
-        origins: BTreeMap::new(),
+        origins: SortedMap::new(),
         found: Vec::new(),
     };
     check_frames(&mut injection, &settings.injection);

@@ -5,7 +5,9 @@
 //! valid text. A file without such a text is left out as a whole, so that no rule and no setting of
 //! it is in force without the others. Nothing here reads a file.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::sync::Arc;
+
+use engine::sorted::SortedSet;
 
 use crate::config::{
     compile::{Compiled, compile},
@@ -73,7 +75,7 @@ pub fn usable(sources: Sources, last_good: Option<&Sources>, known_types: &[&str
 
 /// The files with an error and without an earlier text whose other values would be used: those of
 /// lists and tables. Subscribers and templates are left out as a whole by their compilation.
-fn half_read(sources: &Sources, compiled: &Compiled) -> BTreeSet<Arc<str>> {
+fn half_read(sources: &Sources, compiled: &Compiled) -> SortedSet<Arc<str>> {
     let kinds = [FileKind::Settings, FileKind::Events, FileKind::Webhooks];
     let files = kinds.into_iter().flat_map(|kind| sources.of_kind(kind));
     files.map(|file| Arc::clone(&file.path)).filter(|path| compiled.left_out.contains(path)).collect()
@@ -81,7 +83,7 @@ fn half_read(sources: &Sources, compiled: &Compiled) -> BTreeSet<Arc<str>> {
 
 /// The files that have no error when compiled with the others of `last_good`.
 fn good_files(last_good: &Sources) -> Vec<SourceFile> {
-    let left_out: BTreeSet<Arc<str>> = compile(last_good, &[]).left_out;
+    let left_out: SortedSet<Arc<str>> = compile(last_good, &[]).left_out;
     last_good.files().iter().filter(|file| !left_out.contains(&file.path)).cloned().collect()
 }
 

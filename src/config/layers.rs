@@ -15,10 +15,11 @@
 //! home are the same generation.
 
 use std::{
-    collections::BTreeSet,
     fmt,
     sync::{Arc, LazyLock},
 };
+
+use engine::sorted::SortedSet;
 
 use serde::{Deserialize, Serialize};
 
@@ -254,7 +255,7 @@ impl Sources {
 
     /// The same without the files with these paths.
     #[must_use]
-    pub(crate) fn without(mut self, paths: &BTreeSet<Arc<str>>) -> Self {
+    pub(crate) fn without(mut self, paths: &SortedSet<Arc<str>>) -> Self {
         self.files.retain(|file| !paths.contains(&file.path));
         self
     }

@@ -1,9 +1,6 @@
 //! `template`, `one`, `table` and `sentence` of `[output]`: the text of a subscriber's notifications.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::sync::Arc;
 
 use engine::{
     nearest::nearest,
@@ -12,6 +9,7 @@ use engine::{
         self, Column, Declared, EventText, Layout, Sentence, Table, TemplateError, Templates,
     },
     settings::{Key, keys},
+    sorted::{SortedMap, SortedSet},
 };
 
 use crate::config::{
@@ -29,12 +27,12 @@ pub(crate) struct KnownTemplates<'a> {
     /// The templates that compile.
     pub(crate) compiled: &'a Templates,
     /// The names of all templates, including those that do not compile.
-    pub(crate) names: BTreeSet<&'a str>,
+    pub(crate) names: SortedSet<&'a str>,
     /// The layers with a template of a name that compiles.
-    pub(crate) layers: BTreeMap<&'a str, Vec<LayerKind>>,
+    pub(crate) layers: SortedMap<&'a str, Vec<LayerKind>>,
     /// The texts of the shipped subscribers. The name of such a template stays valid however its
     /// subscriber declares the text.
-    pub(crate) shipped: BTreeMap<SubscriberId, Layout>,
+    pub(crate) shipped: SortedMap<SubscriberId, Layout>,
 }
 
 impl KnownTemplates<'_> {
@@ -56,7 +54,7 @@ pub struct DeclaredPlaces {
     /// The table.
     pub table: Option<Place>,
     /// The columns of the table that are named in the file.
-    pub columns: BTreeMap<String, Place>,
+    pub columns: SortedMap<String, Place>,
     /// The words for a person, and their place.
     pub sentence: Option<(Place, Arc<str>)>,
     /// Where the latest file chooses the text of another file: its `template`, else its id.
@@ -231,7 +229,7 @@ pub(super) fn keys() -> Vec<Key> {
 
 struct PlacedTable {
     table: Table,
-    places: BTreeMap<String, Place>,
+    places: SortedMap<String, Place>,
 }
 
 fn read_table(value: &Value<'_>) -> Parsed<PlacedTable> {

@@ -5,7 +5,9 @@
 //! for are unknown. All mistakes are collected; none stops the reading. The meaning of the keys is
 //! not known here.
 
-use std::{collections::BTreeMap, mem, ops::Range, sync::Arc};
+use std::{mem, ops::Range, sync::Arc};
+
+use engine::sorted::SortedMap;
 
 use toml::{
     Spanned,
@@ -181,7 +183,7 @@ impl<'s> Value<'s> {
 pub(crate) struct Section<'s> {
     name: String,
     header: Option<Place>,
-    entries: BTreeMap<&'s str, Vec<Entry<'s>>>,
+    entries: SortedMap<&'s str, Vec<Entry<'s>>>,
     asked: Vec<&'static str>,
     /// The keys of its tables that are separate sections.
     tables: Vec<&'static str>,
@@ -191,7 +193,7 @@ pub(crate) struct Section<'s> {
     wrong: Vec<&'static str>,
     /// The last file.
     file: Arc<str>,
-    origins: BTreeMap<String, Arc<str>>,
+    origins: SortedMap<String, Arc<str>>,
     found: Vec<Diagnostic>,
 }
 
@@ -220,13 +222,13 @@ impl<'s> Section<'s> {
         Self {
             name: name.to_owned(),
             header,
-            entries: BTreeMap::new(),
+            entries: SortedMap::new(),
             asked: Vec::new(),
             tables: Vec::new(),
             lists: Vec::new(),
             wrong: Vec::new(),
             file: Arc::default(),
-            origins: BTreeMap::new(),
+            origins: SortedMap::new(),
             found: Vec::new(),
         }
     }
@@ -235,7 +237,7 @@ impl<'s> Section<'s> {
         for (key, value) in table {
             let key_place = Place::new(&file.path, &file.text, key.span());
             let value = Value::new(file, format!("{}.{}", self.name, key.get_ref()), value);
-            self.entries.entry(key.get_ref()).or_default().push(Entry { key_place, value });
+            self.entries.get_or_default(key.get_ref()).push(Entry { key_place, value });
         }
     }
 
@@ -316,7 +318,7 @@ impl<'s> Section<'s> {
             }
             let mut inner = outer.take_table(name);
             tables.push((name.into(), read(&mut inner)));
-            self.origins.append(&mut inner.origins);
+            self.origins.extend(mem::take(&mut inner.origins));
             self.found.extend(inner.finish());
         }
         self.found.extend(outer.finish());
@@ -423,7 +425,7 @@ impl<'s> Section<'s> {
     }
 
     /// The file of each value in use, by its key.
-    pub(crate) fn origins(&self) -> &BTreeMap<String, Arc<str>> {
+    pub(crate) fn origins(&self) -> &SortedMap<String, Arc<str>> {
         &self.origins
     }
 
@@ -449,7 +451,7 @@ impl<'s> Section<'s> {
 }
 
 /// The sections that each key belongs to.
-type Homes = BTreeMap<&'static str, Vec<String>>;
+type Homes = SortedMap<&'static str, Vec<String>>;
 
 /// All mistakes in the sections of some documents, and the entries that are in none of `names`.
 pub(crate) fn finish_all<'d>(
@@ -460,7 +462,7 @@ pub(crate) fn finish_all<'d>(
     let mut homes = Homes::new();
     for section in &sections {
         for key in &section.asked {
-            homes.entry(key).or_default().push(section.name.clone());
+            homes.get_or_default(key).push(section.name.clone());
         }
     }
     let at_top = documents.into_iter().flat_map(|document| document.unknown_sections(names, &homes));

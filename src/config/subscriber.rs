@@ -9,7 +9,7 @@
 
 mod rows;
 
-use std::{collections::BTreeMap, mem, rc::Rc, sync::Arc};
+use std::{mem, rc::Rc, sync::Arc};
 
 use engine::{
     notification::{
@@ -23,6 +23,7 @@ use engine::{
         rule::{Activity, OrderRule, OutputRule, ResolveRule, Subscriber},
     },
     settings::Keys,
+    sorted::SortedMap,
 };
 
 use self::rows::{About, Events, Output, read_id};
@@ -56,7 +57,7 @@ pub(crate) struct Context<'a> {
     /// What the user allows notifications to do automatically.
     pub(crate) wake: Arc<WakeSettings>,
     /// The core subscribers of earlier layers.
-    pub(crate) core: BTreeMap<SubscriberId, Protected>,
+    pub(crate) core: SortedMap<SubscriberId, Protected>,
 }
 
 /// The result of reading a file.
@@ -80,7 +81,7 @@ pub(crate) struct CompiledFile {
     /// The text that the files define.
     pub(super) own_text: OwnText,
     /// The places of the keys by which it selects events.
-    pub(crate) filter_places: BTreeMap<&'static str, Place>,
+    pub(crate) filter_places: SortedMap<&'static str, Place>,
 }
 
 /// The id of a file with `inherit = true`, and the place of that key.
@@ -419,7 +420,7 @@ impl Protected {
 
 #[cfg(test)]
 mod tests {
-    use std::{collections::BTreeSet, time::Duration};
+    use std::time::Duration;
 
     use engine::pipeline::{render::Templates, rule::BatchMode};
 
@@ -428,6 +429,7 @@ mod tests {
         layers::{LayerKind, SourceFile},
         limits,
     };
+    use engine::sorted::SortedSet;
 
     /// Compiles a subscriber `ci` with these lines after its `[events]`.
     fn compiled(rest: &str) -> Subscriber {
@@ -443,14 +445,14 @@ mod tests {
         let context = Context {
             templates: KnownTemplates {
                 compiled: &templates,
-                names: BTreeSet::from(["ci.toon.j2"]),
-                layers: BTreeMap::new(),
-                shipped: BTreeMap::new(),
+                names: SortedSet::from(["ci.toon.j2"]),
+                layers: SortedMap::new(),
+                shipped: SortedMap::new(),
             },
             known_types: &[],
             injection_tokens: Tokens(300),
             wake: Arc::default(),
-            core: BTreeMap::new(),
+            core: SortedMap::new(),
         };
         let document = Document::parse(&file).map(Rc::new).expect("TOML");
         let SubscriberFile { compiled, found, .. } = compile(&[document], &context, &[]);

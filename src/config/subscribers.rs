@@ -1,11 +1,7 @@
 //! The subscribers in force: of each id the latest valid file, with what it inherits; of a core one
 //! also the remainders of the earlier files.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    rc::Rc,
-    sync::Arc,
-};
+use std::{rc::Rc, sync::Arc};
 
 use engine::{
     nearest::nearest,
@@ -14,6 +10,7 @@ use engine::{
         remainder,
         rule::{Activity, Subscriber},
     },
+    sorted::{SortedMap, SortedSet},
 };
 
 use crate::config::{
@@ -30,9 +27,9 @@ use crate::config::{
 pub(super) struct Subscribers {
     /// Sorted by id; remainders included.
     pub(super) subscribers: Vec<Arc<Subscriber>>,
-    pub(super) tests: BTreeMap<SubscriberId, Vec<SubscriberTest>>,
-    pub(super) declared: BTreeMap<SubscriberId, DeclaredPlaces>,
-    pub(super) files: BTreeMap<SubscriberId, Vec<SourceFile>>,
+    pub(super) tests: SortedMap<SubscriberId, Vec<SubscriberTest>>,
+    pub(super) declared: SortedMap<SubscriberId, DeclaredPlaces>,
+    pub(super) files: SortedMap<SubscriberId, Vec<SourceFile>>,
 }
 
 /// A valid version of a subscriber: a whole file, and those that inherit from it.
@@ -61,15 +58,15 @@ pub(super) fn compile(
     sources: &Sources,
     context: Context<'_>,
     found: &mut Vec<Diagnostic>,
-    left_out: &mut BTreeSet<Arc<str>>,
+    left_out: &mut SortedSet<Arc<str>>,
 ) -> Subscribers {
-    let mut reader = Reader { context, seen: BTreeMap::new(), kept: BTreeMap::new(), found, left_out };
+    let mut reader = Reader { context, seen: SortedMap::new(), kept: SortedMap::new(), found, left_out };
     for file in sources.of_kind(FileKind::Subscriber) {
         reader.read(file);
     }
     let Reader { context, kept, .. } = reader;
-    let (mut subscribers, mut tests) = (Vec::new(), BTreeMap::new());
-    let (mut declared, mut files) = (BTreeMap::new(), BTreeMap::new());
+    let (mut subscribers, mut tests) = (Vec::new(), SortedMap::new());
+    let (mut declared, mut files) = (SortedMap::new(), SortedMap::new());
     for (id, versions) in kept {
         let mut later: Vec<Arc<Subscriber>> = Vec::new();
         let mut end = None;
@@ -98,11 +95,11 @@ pub(super) fn compile(
 struct Reader<'a, 's, 'f> {
     context: Context<'a>,
     /// The first file of each id in each layer.
-    seen: BTreeMap<(LayerKind, SubscriberId), Arc<str>>,
+    seen: SortedMap<(LayerKind, SubscriberId), Arc<str>>,
     /// The versions of each id, the latest last; earlier ones only of a core subscriber.
-    kept: BTreeMap<SubscriberId, Vec<Version<'s>>>,
+    kept: SortedMap<SubscriberId, Vec<Version<'s>>>,
     found: &'f mut Vec<Diagnostic>,
-    left_out: &'f mut BTreeSet<Arc<str>>,
+    left_out: &'f mut SortedSet<Arc<str>>,
 }
 
 impl<'s> Reader<'_, 's, '_> {
@@ -165,9 +162,9 @@ impl<'s> Reader<'_, 's, '_> {
         id: &SubscriberId,
         mut version: Version<'s>,
         place: &Place,
-        filter: &BTreeMap<&'static str, Place>,
+        filter: &SortedMap<&'static str, Place>,
     ) {
-        let layers: BTreeMap<_, _> =
+        let layers: SortedMap<_, _> =
             version.files().map(|file| (Arc::clone(&file.path), file.layer)).collect();
         let (_, text_layer) = version.own_text.in_force(id, &self.context.templates, None);
         version.tests.retain(|test| layers.get(&test.place.file).is_none_or(|layer| *layer >= text_layer));
@@ -178,9 +175,9 @@ impl<'s> Reader<'_, 's, '_> {
         }
         if version.subscriber.activity == Activity::Core {
             let protected = || Protected::new(&file.path, &version.subscriber);
-            self.context.core.entry(id.clone()).or_insert_with(protected);
+            self.context.core.get_or_insert_with(id.clone(), protected);
         }
-        let versions = self.kept.entry(id.clone()).or_default();
+        let versions = self.kept.get_or_default(id.clone());
         if let Some(earlier) = versions.last() {
             if version.documents.len() == 1 {
                 self.found.extend(effective::findings_of_lost_keys(

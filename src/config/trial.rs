@@ -11,9 +11,12 @@ mod jinja;
 mod templates;
 mod tests;
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::sync::Arc;
 
-use engine::event::catalogue::{self, CatalogueEntry};
+use engine::{
+    event::catalogue::{self, CatalogueEntry},
+    sorted::SortedSet,
+};
 
 use crate::config::{
     compile::Compiled,
@@ -29,7 +32,7 @@ pub use tests::run_test;
 /// `sources` are the files of `compiled`. The examples are those of the catalogue.
 pub fn findings(sources: &Sources, compiled: &Compiled) -> Vec<Diagnostic> {
     let files = sources.files().iter().filter(|file| file.layer != LayerKind::Shipped);
-    let own: BTreeSet<&Arc<str>> = files.map(|file| &file.path).collect();
+    let own: SortedSet<&Arc<str>> = files.map(|file| &file.path).collect();
     let shipped: Vec<&CatalogueEntry> = catalogue::types().collect();
     let examples: Vec<_> = shipped.into_iter().chain(&compiled.events).collect();
     let mut found = templates::findings(sources, compiled, &examples, &own);

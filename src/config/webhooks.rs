@@ -2,12 +2,14 @@
 //! the allowed senders.
 
 use std::{
-    collections::BTreeMap,
     path::PathBuf,
     sync::{Arc, LazyLock},
 };
 
-use engine::settings::{Keys, Table, settings};
+use engine::{
+    settings::{Keys, Table, settings},
+    sorted::SortedMap,
+};
 use serde_json::Value as Json;
 use strum::VariantArray as _;
 
@@ -44,7 +46,7 @@ static SHIPPED_ROWS: LazyLock<Vec<Row>> = LazyLock::new(|| {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Webhooks {
     /// The expected senders.
-    pub senders: BTreeMap<Kind, Sender>,
+    pub senders: SortedMap<Kind, Sender>,
     /// The rows of the layers, the last layer's first; the shipped ones follow.
     pub own_rows: Vec<Row>,
 }
@@ -96,8 +98,8 @@ pub(super) fn tables() -> impl Iterator<Item = (&'static str, Table)> {
 }
 
 /// Reads `[webhooks]`: one table per sender, which have to be finished separately.
-pub(super) fn read_senders<'s>(webhooks: &mut Section<'s>) -> (BTreeMap<Kind, Sender>, Vec<Section<'s>>) {
-    let (mut senders, mut tables) = (BTreeMap::new(), Vec::new());
+pub(super) fn read_senders<'s>(webhooks: &mut Section<'s>) -> (SortedMap<Kind, Sender>, Vec<Section<'s>>) {
+    let (mut senders, mut tables) = (SortedMap::new(), Vec::new());
     for &kind in Kind::VARIANTS {
         let mut table = webhooks.table(kind.as_str());
         let Signing { enabled, secret_file, workspace } = if kind.signs() {

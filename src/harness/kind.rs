@@ -130,8 +130,8 @@ pub struct SessionFiles {
 /// it.
 #[derive(Debug)]
 pub struct Variables {
-    /// Those that a hook forwards, or that name the session: the header for each, of [`hook::harness::header`], and its
-    /// name.
+    /// Those that a hook forwards, or that name the session: the header for each, of
+    /// [`hook::harness::header`], and its name.
     pub forwarded: &'static [(&'static str, &'static str)],
     /// The one with the client's own folder, if any.
     pub folder: Option<&'static str>,

@@ -10,8 +10,6 @@
 mod finding;
 pub mod loops;
 
-use std::collections::BTreeMap;
-
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 

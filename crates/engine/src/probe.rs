@@ -25,7 +25,7 @@ pub mod ports;
 #[cfg(test)]
 mod world;
 
-use std::{collections::BTreeMap, path::Path, sync::Arc};
+use std::{path::Path, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

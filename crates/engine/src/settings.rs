@@ -307,7 +307,7 @@ macro_rules! sources {
             }),*];
 
             /// Reads the tables from `tables`, by name; a missing one is a bug.
-            pub fn read<K: $crate::settings::Keys>(tables: &mut BTreeMap<&'static str, K>) -> Self {
+            pub fn read<K: $crate::settings::Keys>(tables: &mut $crate::sorted::SortedMap<&'static str, K>) -> Self {
                 Self { $($module: $module::Settings::read(tables.get_mut($name).expect("a row's")),)* }
             }
         }

@@ -265,7 +265,7 @@ fn bounded(status: &StatusView) -> Vec<(&str, SubscriberCounts)> {
         sum.raw_bytes += counts.raw_bytes;
         sum.failing.extend(counts.failing.iter().cloned());
         for (word, count) in &counts.ended {
-            *sum.ended.entry(word.clone()).or_default() += count;
+            *sum.ended.get_or_default(word.clone()) += count;
         }
         Some(sum)
     });

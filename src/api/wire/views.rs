@@ -4,9 +4,9 @@
 //! Counts are since the journal's first record unless a field says otherwise; times are RFC 3339 in
 //! UTC.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
-use engine::io::Pending;
+use engine::{io::Pending, sorted::SortedMap};
 use journal::time::short_duration;
 use serde::{Deserialize, Serialize};
 use toon::tokens;
@@ -52,7 +52,8 @@ pub struct StatusView {
     /// The sessions.
     pub sessions: SessionCounts,
     /// Every subscriber, by id.
-    pub subscribers: BTreeMap<String, SubscriberCounts>,
+    #[cfg_attr(test, schema(value_type = std::collections::BTreeMap<String, SubscriberCounts>))]
+    pub subscribers: SortedMap<String, SubscriberCounts>,
 }
 
 /// The parts of the state folder, in bytes.
@@ -230,7 +231,8 @@ pub struct EventCounts {
     /// Skipped by a start, because the daemon crashed on them or their records cannot be read.
     pub skipped: u64,
     /// Ended in a pipeline, by reason.
-    pub ended: BTreeMap<String, u64>,
+    #[cfg_attr(test, schema(value_type = std::collections::BTreeMap<String, u64>))]
+    pub ended: SortedMap<String, u64>,
 }
 
 /// Counts of notifications.
@@ -248,7 +250,8 @@ pub struct NotificationCounts {
     /// Confirmed to have arrived.
     pub confirmed: u64,
     /// Confirmed, by proof: `seen`, `ack`, `step` or `turn`.
-    pub confirmed_by: BTreeMap<String, u64>,
+    #[cfg_attr(test, schema(value_type = std::collections::BTreeMap<String, u64>))]
+    pub confirmed_by: SortedMap<String, u64>,
     /// Currently in the queue of a session.
     pub pending: u64,
     /// Currently waiting for a session that is not open yet.
@@ -259,7 +262,8 @@ pub struct NotificationCounts {
     /// seems to send the same carrier each time, so it gets nothing new.
     pub fixed_carriers: u64,
     /// Ended without being delivered, by reason.
-    pub ended: BTreeMap<String, u64>,
+    #[cfg_attr(test, schema(value_type = std::collections::BTreeMap<String, u64>))]
+    pub ended: SortedMap<String, u64>,
 }
 
 /// Estimates of the cost of injections and of the text that they replace.
@@ -317,7 +321,8 @@ pub struct SubscriberCounts {
     /// Events behind the rows of its notifications.
     pub rows: u64,
     /// Events that ended in its pipeline, by reason.
-    pub ended: BTreeMap<String, u64>,
+    #[cfg_attr(test, schema(value_type = std::collections::BTreeMap<String, u64>))]
+    pub ended: SortedMap<String, u64>,
     /// Notifications that it created.
     pub created: u64,
     /// Estimated tokens of these in all injections, without wrappers.

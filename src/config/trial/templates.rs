@@ -1,10 +1,7 @@
 //! Renders examples for subscribers: by their templates, by the layout in their own files, and by
 //! their sentences for people. A name that no event has gets its probable meaning.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::sync::Arc;
 
 use engine::{
     event::{
@@ -18,7 +15,7 @@ use engine::{
         row::Row,
         rule::Subscriber,
     },
-    sorted::SortedSet,
+    sorted::{SortedMap, SortedSet},
 };
 use journal::time::Timestamp;
 use serde_json::Value;
@@ -43,10 +40,10 @@ pub(super) fn findings(
     sources: &Sources,
     compiled: &Compiled,
     catalogue: &[&CatalogueEntry],
-    own: &BTreeSet<&Arc<str>>,
+    own: &SortedSet<&Arc<str>>,
 ) -> Vec<Diagnostic> {
     let files = files_in_use(sources, compiled);
-    let mut found: BTreeMap<(Arc<str>, usize), Diagnostic> = BTreeMap::new();
+    let mut found: SortedMap<(Arc<str>, usize), Diagnostic> = SortedMap::new();
     let mut names = Vec::new();
     for rule in &compiled.rules.subscribers {
         let texts = texts(rule, compiled, &files, own);
@@ -65,7 +62,7 @@ pub(super) fn findings(
                     Outcome::PlainText(content) => plain_text(text, &content),
                 };
                 let place = &diagnostic.place;
-                found.entry((Arc::clone(&place.file), place.span.start)).or_insert(diagnostic);
+                found.get_or_insert_with((Arc::clone(&place.file), place.span.start), || diagnostic);
             }
         }
     }
@@ -95,8 +92,8 @@ enum Words {
 fn texts<'a>(
     rule: &Subscriber,
     compiled: &'a Compiled,
-    files: &BTreeMap<&str, &'a SourceFile>,
-    own: &BTreeSet<&Arc<str>>,
+    files: &SortedMap<&str, &'a SourceFile>,
+    own: &SortedSet<&Arc<str>>,
 ) -> Vec<Text<'a>> {
     let places = compiled.declared.get(&rule.id);
     let text = match &rule.output.layout {
@@ -201,7 +198,7 @@ impl<'a> Text<'a> {
 }
 
 /// The file of each template name: that of the latest layer.
-fn files_in_use<'s>(sources: &'s Sources, compiled: &Compiled) -> BTreeMap<&'s str, &'s SourceFile> {
+fn files_in_use<'s>(sources: &'s Sources, compiled: &Compiled) -> SortedMap<&'s str, &'s SourceFile> {
     let files = sources.of_kind(FileKind::Template).map(|file| (template_name(file), file));
     files.filter(|(name, _)| compiled.rules.templates.contains(name)).collect()
 }
@@ -317,7 +314,7 @@ fn plain_text(text: Text<'_>, content: &str) -> Diagnostic {
 
 /// Templates above the shipped layer that no subscriber uses; not checked while any file has an
 /// error.
-fn unused(files: &BTreeMap<&str, &SourceFile>, compiled: &Compiled) -> Vec<Diagnostic> {
+fn unused(files: &SortedMap<&str, &SourceFile>, compiled: &Compiled) -> Vec<Diagnostic> {
     if compiled.report.error_count() > 0 {
         return Vec::new();
     }
@@ -438,7 +435,7 @@ pub(super) fn meant_column(column: &str, rows: &[Row]) -> Option<String> {
 }
 
 /// The top-level keys of the payloads.
-fn payload_keys(rows: &[Row]) -> BTreeSet<String> {
+fn payload_keys(rows: &[Row]) -> SortedSet<String> {
     rows.iter()
         .filter_map(|row| row.event.payload.value().as_object())
         .flat_map(|fields| fields.keys().cloned())

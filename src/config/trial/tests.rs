@@ -1,6 +1,6 @@
 //! Runs the `[[tests]]` of subscribers in simulated time.
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use engine::{
     Engine, Input, Output,
@@ -10,6 +10,7 @@ use engine::{
     pipeline::rule::Subscriber,
     rules::CompiledRules,
     sink::Notice,
+    sorted::SortedSet,
 };
 use journal::time::Timestamp;
 use serde_json::{Map, Value};
@@ -26,7 +27,7 @@ const START: Timestamp = Timestamp::from_millis(1_700_000_000_000);
 const TAIL: Duration = Duration::from_secs(60);
 
 /// Runs the tests in the files `own`, and returns those that fail.
-pub(super) fn findings(compiled: &Compiled, own: &BTreeSet<&Arc<str>>) -> Vec<Diagnostic> {
+pub(super) fn findings(compiled: &Compiled, own: &SortedSet<&Arc<str>>) -> Vec<Diagnostic> {
     let mut found = Vec::new();
     let severities = OwnSeverities::new(&compiled.events);
     for rule in &compiled.rules.subscribers {
