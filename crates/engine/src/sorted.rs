@@ -3,8 +3,8 @@
 //! Shape: as [`BTreeMap`](std::collections::BTreeMap) and [`BTreeSet`](std::collections::BTreeSet),
 //! with the same order and the same encoding. A lookup is a binary search. An insertion at the end is
 //! immediate; elsewhere it moves the entries behind it, so a collection of thousands that changes
-//! with every event is a tree instead. Many entries that are added at once are sorted once. Each type
-//! of a tree is compiled again, with ten times the code.
+//! with every event is a tree instead. Each type of a tree is compiled again, with ten times the
+//! code.
 
 use std::{borrow::Borrow, fmt, marker::PhantomData, mem, slice::Iter, vec::IntoIter};
 
@@ -13,9 +13,6 @@ use serde::{
     de::{self, MapAccess, SeqAccess},
     ser::SerializeMap,
 };
-
-/// Most entries that are added one by one; when more are added at once, all are sorted once.
-const ADDED_SINGLY_MAX: usize = 8;
 
 /// A map in one vector, in key order.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -211,23 +208,9 @@ impl<K: fmt::Debug, V: fmt::Debug> fmt::Debug for SortedMap<K, V> {
 }
 
 impl<K: Ord, V> Extend<(K, V)> for SortedMap<K, V> {
-    /// The last value of a key counts.
     fn extend<I: IntoIterator<Item = (K, V)>>(&mut self, entries: I) {
-        let mut entries = entries.into_iter();
-        for (key, value) in entries.by_ref().take(ADDED_SINGLY_MAX) {
+        for (key, value) in entries {
             self.insert(key, value);
-        }
-        let sorted = self.0.len();
-        self.0.extend(entries);
-        if self.0.len() > sorted {
-            self.0.sort_by(|(one, _), (other, _)| one.cmp(other));
-            self.0.dedup_by(|(key, value), (kept, last)| {
-                let is_equal = key == kept;
-                if is_equal {
-                    mem::swap(value, last);
-                }
-                is_equal
-            });
         }
     }
 }
@@ -405,15 +388,8 @@ impl<T: fmt::Debug> fmt::Debug for SortedSet<T> {
 
 impl<T: Ord> Extend<T> for SortedSet<T> {
     fn extend<I: IntoIterator<Item = T>>(&mut self, members: I) {
-        let mut members = members.into_iter();
-        for member in members.by_ref().take(ADDED_SINGLY_MAX) {
+        for member in members {
             self.insert(member);
-        }
-        let sorted = self.0.len();
-        self.0.extend(members);
-        if self.0.len() > sorted {
-            self.0.sort();
-            self.0.dedup();
         }
     }
 }
@@ -524,23 +500,6 @@ mod tests {
                 prop_assert!(set.after(&member).iter().eq(tree.range(member + 1..)));
             }
             prop_assert_eq!(format!("{set:?}"), format!("{tree:?}"));
-        }
-
-        #[test]
-        fn many_added_entries_equal_those_of_a_tree(
-            known in prop::collection::vec((0..40_u8, any::<u8>()), 0..20),
-            added in prop::collection::vec((0..40_u8, any::<u8>()), 0..60),
-        ) {
-            let (mut map, mut tree): (SortedMap<_, _>, BTreeMap<_, _>) =
-                (known.iter().copied().collect(), known.iter().copied().collect());
-            map.extend(added.iter().copied());
-            tree.extend(added.iter().copied());
-            prop_assert!(map.iter().copied().eq(tree.iter().map(|(key, value)| (*key, *value))));
-            let (mut set, mut tree): (SortedSet<_>, BTreeSet<_>) =
-                (known.iter().copied().collect(), known.iter().copied().collect());
-            set.extend(added.iter().copied());
-            tree.extend(added);
-            prop_assert!(set.iter().eq(tree.iter()));
         }
     }
 }
