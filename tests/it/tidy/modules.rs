@@ -66,7 +66,7 @@ pub(super) const MODULES: &[Module] = &[
     alone("name", 0, &[]),
     alone("nearest", 0, &[]),
     alone("words", 0, &[]),
-    alone("settings", 0, &["journal::time", "words"]),
+    alone("settings", 0, &["journal::time", "sorted", "words"]),
     alone("sorted", 0, &[]),
     alone("snapshot", 0, &["sorted"]),
     module("call", 1, &[]),
