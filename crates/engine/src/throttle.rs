@@ -6,7 +6,7 @@
 //! subscriber instead of a thousand.
 //!
 //! A chain of causes is followed to stop loops of agents or subscribers. Only items with a cause
-//! are kept, and only the newest [`REMEMBERED_MAX`]; an event without a cause costs nothing.
+//! are kept, and only the newest `REMEMBERED_MAX`; an event without a cause costs nothing.
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 

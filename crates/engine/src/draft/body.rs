@@ -102,7 +102,7 @@ pub enum BodyError {
 impl<'a> Drafts<'a> {
     /// Splits a body: an array into its items, anything else as one event.
     ///
-    /// Errors: one event is too large; the array is not JSON or longer than [`ITEMS_MAX`].
+    /// Errors: one event is too large; the array is not JSON or longer than `ITEMS_MAX`.
     pub fn read(kind: BodyKind<'a>, body: &'a [u8], defaults: &'a Defaults<'a>) -> Result<Self, BodyError> {
         let is_array = match kind {
             BodyKind::Json | BodyKind::Lines => body.trim_ascii_start().first() == Some(&b'['),

@@ -1,6 +1,6 @@
 //! Closed ports of servers that an agent left running in the background.
 //!
-//! A port is tracked when the output of such a command names it as listening ([`ports`]), and a
+//! A port is tracked when the output of such a command names it as listening (`ports`), and a
 //! connection was accepted. It is reported as closed when two looks at least `grace` apart find it
 //! closed, so that a server that reloads its program is not reported. A closed port is not reported
 //! if the client reports the end of its command, which has more detail, or if the session's own

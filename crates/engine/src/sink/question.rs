@@ -1,6 +1,6 @@
 //! A question to the user: a notice with a few choices, which is answered at most once.
 //!
-//! The question, each choice and the end are events; [`Questions`](super::Questions) is their fold.
+//! The question, each choice and the end are events; [`Questions`] is their fold.
 //! A question is sent to the sinks like a notice, and its answer is returned to the asker.
 //!
 //! The open questions are folded from events: each ends once, by the first answer or by its expiry.
