@@ -43,8 +43,8 @@ use engine::{
 use journal::time::Timestamp;
 
 /// The table of sinks, in the order of their words. To add one, add its file and a row.
-const KINDS: [&Kind; 6] =
-    [&harness::KIND, &desktop::KIND, &log::KIND, &ntfy::KIND, &webhook::KIND, &apprise::KIND];
+const KINDS: &[&Kind] =
+    &[&harness::KIND, &desktop::KIND, &log::KIND, &ntfy::KIND, &webhook::KIND, &apprise::KIND];
 
 /// The row of a sink.
 fn kind(sink: Sink) -> &'static Kind {

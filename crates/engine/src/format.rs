@@ -58,10 +58,7 @@ pub use sentence::{LINE_CHARS_MAX, line_for_user, sentence};
 
 /// Whether this format writes a notification of an injection whole, for any number of others.
 pub fn is_whole(format: Format, injection: &InjectionId, item: &Item<'_>) -> bool {
-    match format {
-        Format::Line => line::is_whole(injection, item),
-        Format::Xml | Format::Markdown | Format::Toon | Format::Json => true,
-    }
+    format != Format::Line || line::is_whole(injection, item)
 }
 
 /// Writes `items`, in order, as the text of `injection`.
