@@ -1,6 +1,7 @@
 //! Counts by source and type of event: events, deliveries, and the cost of the deliveries.
 
-use engine::sorted::SortedMap;
+use std::collections::BTreeMap;
+
 use rusqlite::{OptionalExtension, params};
 
 use super::{
@@ -28,7 +29,9 @@ pub struct Limits {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Counted {
     /// By source and type.
-    pub counts: SortedMap<(String, String), Count>,
+    ///
+    /// Shape: a tree, because as many sources as events are counted may each have a name of its own.
+    pub counts: BTreeMap<(String, String), Count>,
     /// Start of the counts.
     pub since: Timestamp,
     /// Whether `since` is later than requested, because there were too many.
@@ -89,7 +92,7 @@ impl View<'_> {
             (read, oldest) = (read + 1, rows::time(row.get(2)?));
             if oldest >= counted.since {
                 let count = Count { events: 1, last_at: Some(oldest), ..Count::default() };
-                counted.counts.get_or_default((row.get(0)?, row.get(1)?)).add(&count);
+                counted.counts.entry((row.get(0)?, row.get(1)?)).or_default().add(&count);
             }
         }
         // An event's own time may be long before its publication.
@@ -110,7 +113,7 @@ impl View<'_> {
         let mut found = statement.query(params![since, of_doctor(), limit])?;
         while let Some(row) = found.next()? {
             let count = Count { delivered: 1, tokens: from_sql(row.get(2)?), ..Count::default() };
-            counted.counts.get_or_default((row.get(0)?, row.get(1)?)).add(&count);
+            counted.counts.entry((row.get(0)?, row.get(1)?)).or_default().add(&count);
         }
         Ok(())
     }

@@ -3,16 +3,41 @@
 //! Shape: as [`BTreeMap`](std::collections::BTreeMap) and [`BTreeSet`](std::collections::BTreeSet),
 //! with the same order and the same encoding. A lookup is a binary search. An insertion at the end is
 //! immediate; elsewhere it moves the entries behind it, so a collection of thousands that changes
-//! with every event is a tree instead. Each type of a tree is compiled again, with ten times the
+//! with every event is a tree instead. Many entries at once are sorted together. Each type of a tree is compiled again, with ten times the
 //! code.
 
-use std::{borrow::Borrow, fmt, marker::PhantomData, mem, slice::Iter, vec::IntoIter};
+use std::{borrow::Borrow, cmp::Ordering, fmt, marker::PhantomData, mem, slice::Iter, vec::IntoIter};
 
 use serde::{
     Deserialize, Deserializer, Serialize, Serializer,
     de::{self, MapAccess, SeqAccess},
     ser::SerializeMap,
 };
+
+/// Most entries that are added one by one; more are sorted together with those that are there.
+const FEW: usize = 8;
+
+/// `entries` in order, the last one of equal ones.
+///
+/// Only places are sorted, by one function for all types of entries.
+fn in_order<T>(entries: Vec<T>, compare: impl Fn(&T, &T) -> Ordering) -> Vec<T> {
+    if entries.is_sorted_by(|one, other| compare(one, other).is_lt()) {
+        return entries;
+    }
+    let at = |place: usize| entries.get(place).expect("a place of an entry");
+    let places = sorted_places(entries.len(), &|one, other| compare(at(one), at(other)));
+    let mut left: Vec<Option<T>> = entries.into_iter().map(Some).collect();
+    let take = |place: usize| left.get_mut(place).and_then(Option::take).expect("each place is taken once");
+    places.into_iter().map(take).collect()
+}
+
+/// The places of `count` entries in their order, the last one of equal ones.
+fn sorted_places(count: usize, compare: &dyn Fn(usize, usize) -> Ordering) -> Vec<usize> {
+    let mut places: Vec<usize> = (0..count).rev().collect();
+    places.sort_by(|one, other| compare(*one, *other));
+    places.dedup_by(|later, kept| compare(*later, *kept).is_eq());
+    places
+}
 
 /// A map in one vector, in key order.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -209,9 +234,16 @@ impl<K: fmt::Debug, V: fmt::Debug> fmt::Debug for SortedMap<K, V> {
 
 impl<K: Ord, V> Extend<(K, V)> for SortedMap<K, V> {
     fn extend<I: IntoIterator<Item = (K, V)>>(&mut self, entries: I) {
-        for (key, value) in entries {
-            self.insert(key, value);
+        let added: Vec<(K, V)> = entries.into_iter().collect();
+        if added.len() <= FEW && !self.is_empty() {
+            for (key, value) in added {
+                self.insert(key, value);
+            }
+            return;
         }
+        let mut all = mem::take(&mut self.0);
+        all.extend(added);
+        self.0 = in_order(all, |(one, _), (other, _)| one.cmp(other));
     }
 }
 
@@ -273,11 +305,11 @@ impl<'de, K: Deserialize<'de> + Ord, V: Deserialize<'de>> de::Visitor<'de> for E
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<SortedMap<K, V>, A::Error> {
-        let mut map = SortedMap::new();
-        while let Some((key, value)) = entries.next_entry()? {
-            map.insert(key, value);
+        let mut read = Vec::new();
+        while let Some(entry) = entries.next_entry()? {
+            read.push(entry);
         }
-        Ok(map)
+        Ok(read.into_iter().collect())
     }
 }
 
@@ -388,9 +420,16 @@ impl<T: fmt::Debug> fmt::Debug for SortedSet<T> {
 
 impl<T: Ord> Extend<T> for SortedSet<T> {
     fn extend<I: IntoIterator<Item = T>>(&mut self, members: I) {
-        for member in members {
-            self.insert(member);
+        let added: Vec<T> = members.into_iter().collect();
+        if added.len() <= FEW && !self.is_empty() {
+            for member in added {
+                self.insert(member);
+            }
+            return;
         }
+        let mut all = mem::take(&mut self.0);
+        all.extend(added);
+        self.0 = in_order(all, T::cmp);
     }
 }
 
@@ -448,11 +487,11 @@ impl<'de, T: Deserialize<'de> + Ord> de::Visitor<'de> for Members<T> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut members: A) -> Result<SortedSet<T>, A::Error> {
-        let mut set = SortedSet::new();
+        let mut read = Vec::new();
         while let Some(member) = members.next_element()? {
-            set.insert(member);
+            read.push(member);
         }
-        Ok(set)
+        Ok(read.into_iter().collect())
     }
 }
 
@@ -485,6 +524,21 @@ mod tests {
                 prop_assert!(map.range_from(&key).iter().map(|(key, _)| key).eq(tree.range(key..).map(|(key, _)| key)));
             }
             prop_assert_eq!(format!("{map:?}"), format!("{tree:?}"));
+        }
+
+        #[test]
+        fn many_added_entries_equal_those_of_a_tree(
+            first in prop::collection::vec((any::<u8>(), any::<u16>()), 0..40),
+            added in prop::collection::vec((any::<u8>(), any::<u16>()), 0..200),
+        ) {
+            let (mut map, mut tree) = (SortedMap::from_iter(first.clone()), BTreeMap::from_iter(first.clone()));
+            map.extend(added.clone());
+            tree.extend(added.clone());
+            prop_assert!(map.into_iter().eq(tree));
+            let (mut set, mut tree) = (SortedSet::from_iter(first.clone()), BTreeSet::from_iter(first));
+            set.extend(added.clone());
+            tree.extend(added);
+            prop_assert!(set.into_iter().eq(tree));
         }
 
         #[test]

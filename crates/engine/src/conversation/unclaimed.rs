@@ -67,8 +67,9 @@ pub(super) type Evicted = SortedMap<SubscriberId, u32>;
 #[serde(from = "UnclaimedState")]
 pub(crate) struct Unclaimed {
     waiting: BTreeMap<Key, Waiting>,
+    /// A tree: with [`UNCLAIMED_MAX`] scopes each event adds one and removes one.
     #[serde(skip)]
-    by_scope: SortedMap<Scope, SortedSet<Key>>,
+    by_scope: BTreeMap<Scope, SortedSet<Key>>,
     /// Has each of them, and some that left; the first is never one of these.
     #[serde(skip)]
     by_expiry: Alarms<Key>,
@@ -224,7 +225,7 @@ impl Unclaimed {
     }
 
     fn insert(&mut self, key: Key, waiting: Waiting) {
-        self.by_scope.get_or_default(waiting.notification.scope.clone()).insert(key);
+        self.by_scope.entry(waiting.notification.scope.clone()).or_default().insert(key);
         self.by_expiry.add(waiting.expires_at, key);
         self.waiting.insert(key, waiting);
     }

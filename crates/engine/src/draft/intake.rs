@@ -152,7 +152,7 @@ enum Settled {
     Refused { number: u64, error: FieldError },
 }
 
-/// What became of one draft.
+/// The outcome of one draft.
 #[derive(Debug)]
 pub enum Verdict<'a> {
     /// An event has its id.

@@ -76,13 +76,13 @@ impl<K: Ord + Hash + Clone> Deadlines<K> {
     }
 }
 
-/// Most alarms that count no more, beside as many as those that count.
-const GONE_MAX: usize = 16;
+/// Number of stale alarms that a heap may hold, besides one for each valid alarm.
+const STALE_MAX: usize = 16;
 
 /// Keys by time.
 ///
-/// Shape: a heap, so a key is added without a search, and one that counts no more stays until it is
-/// the first, or until most count no more. The owner knows which ones count.
+/// Shape: a heap, so a key is added without a search. A stale alarm, which was replaced or removed,
+/// stays until it is the first one, or until most are stale. The owner knows which ones are valid.
 #[derive(Debug)]
 pub struct Alarms<K: Ord>(BinaryHeap<Reverse<(Timestamp, K)>>);
 
@@ -97,16 +97,16 @@ impl<K: Ord> Alarms<K> {
         self.0.peek().map(|Reverse((at, key))| (*at, key))
     }
 
-    /// Removes the first ones until one `counts`. Call it after one counts no more.
-    pub fn settle(&mut self, counts: impl Fn(Timestamp, &K) -> bool) {
-        while self.first().is_some_and(|(at, key)| !counts(at, key)) {
+    /// Removes the first ones until one `is_valid`. Call it when one is stale.
+    pub fn settle(&mut self, is_valid: impl Fn(Timestamp, &K) -> bool) {
+        while self.first().is_some_and(|(at, key)| !is_valid(at, key)) {
             self.0.pop();
         }
     }
 
-    /// Whether most count no more, if `count` do; the owner then collects those that do.
-    pub fn is_stale(&self, count: usize) -> bool {
-        self.0.len() > 2 * count + GONE_MAX
+    /// Whether most are stale, if `valid` are valid; the owner then collects those.
+    pub fn is_stale(&self, valid: usize) -> bool {
+        self.0.len() > 2 * valid + STALE_MAX
     }
 }
 

@@ -5,7 +5,11 @@
 //! index. A notification that is not in the queue is under a lease or has ended; the queue does not
 //! record which. Notifications are found by their states and conditions too.
 
-use std::{cmp::Reverse, collections::BTreeMap, sync::Arc};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use hashbrown::HashMap;
 use journal::time::{Timestamp, deadlines::Alarms};
@@ -38,7 +42,7 @@ pub(super) struct Queue {
     unshown: SortedSet<Key>,
     /// Notifications that a newer one may supersede or an event may resolve, by each of their
     /// states and conditions.
-    by_state: SortedSet<(StateKey, Key)>,
+    by_state: BTreeSet<(StateKey, Key)>,
     /// Number of notifications that wait for the user.
     for_user: usize,
     /// Number of notifications of each subscriber in each lane; no zeroes.
@@ -455,7 +459,7 @@ impl Queue {
 
     /// The notifications with a row about a state or condition.
     fn with_state(&self, state: StateKey) -> impl Iterator<Item = (Key, &Entry)> {
-        let of_state = self.by_state.range_from(&(state, Key::FIRST)).iter();
+        let of_state = self.by_state.range((state, Key::FIRST)..);
         let keys = of_state.take_while(move |(of, _)| *of == state).map(|(_, key)| *key);
         keys.filter_map(|key| Some((key, self.entries.get(&key)?)))
     }
