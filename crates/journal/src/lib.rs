@@ -73,7 +73,7 @@ use self::{
 use crate::{meter::Meters, time::Timestamp};
 
 pub use self::{
-    commit::append::{AppendBatch, AppendError, Appended, BodyTooLarge, Level, Outcome, Pace},
+    commit::{AppendBatch, AppendError, Appended, BodyTooLarge, Level, Outcome, Pace},
     log::{
         damaged::FoundDamage,
         files::{self, Files},
@@ -161,9 +161,7 @@ impl Journal {
         report: ScanReport,
         keys: IdempotencyKeys,
     ) -> Result<Opened, OpenError> {
-        let (running, found) = Running::start(files, settings, clock, report, keys)?;
-        let journal = Self { inner: Arc::new(running) };
-        Ok(Opened { journal, cuts: found.cuts, last_seq: found.last, last_time: found.time })
+        Running::start(files, settings, clock, report, keys)
     }
 
     /// Scans the folder of a journal: the first step of [`Journal::open`], so that the caller can

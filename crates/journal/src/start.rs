@@ -10,9 +10,9 @@ use std::{
 use tokio::sync::{Semaphore, watch};
 
 use crate::{
-    Seq, background,
+    Journal, Opened, Seq, background,
     commit::{
-        append::Admission,
+        Admission,
         leader::GroupCommit,
         next_file::{self, NextFile},
         sync::{Commits, Flusher},
@@ -22,13 +22,12 @@ use crate::{
         files::Files,
         idempotency::IdempotencyKeys,
         names::NameHasher,
-        recover::{Cut, OpenError, Recovered, ScanReport, apply::apply},
+        recover::{OpenError, Recovered, ScanReport, apply::apply},
         store::{Clock, Store},
     },
     lookup::Recent,
-    maintenance::{namer::Namer, sealer::Sealer},
+    maintenance::{Namer, Sealer},
     settings::JournalSettings,
-    time::Timestamp,
 };
 
 const WRITER: &str = "journal-writer";
@@ -57,20 +56,6 @@ pub(crate) struct Running {
     pub(crate) thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// The results of recovery.
-#[derive(Debug)]
-pub(crate) struct Found {
-    pub(crate) cuts: Vec<Cut>,
-    pub(crate) last: Seq,
-    pub(crate) time: Timestamp,
-}
-
-/// The threads that help the writer, and the channel of prepared files.
-struct Helpers {
-    threads: Vec<JoinHandle<()>>,
-    next: NextFile,
-}
-
 impl Running {
     /// Starts the threads of a scanned journal. `keys` are the idempotency keys of the records up
     /// to the hint's.
@@ -82,7 +67,7 @@ impl Running {
         clock: Clock,
         report: ScanReport,
         keys: IdempotencyKeys,
-    ) -> Result<(Self, Found), OpenError> {
+    ) -> Result<Opened, OpenError> {
         let recovered = apply(files.as_ref(), settings.segment_bytes, report, keys)?;
         let Recovered { segments, last, time, keys, cuts, marked } = recovered;
         let tail = segments.last().map(Arc::clone).expect("a recovered journal has a segment");
@@ -98,7 +83,7 @@ impl Running {
         let (written_sender, written) = watch::channel(last);
         let (synced_sender, synced) = watch::channel(last);
         let commits = Arc::new(Commits::new(Arc::clone(&store), Arc::clone(&tail), synced_sender, marked));
-        let helpers = start_helpers(&store, &commits, settings, &clock, &synced)?;
+        let (threads, next) = start_helpers(&store, &commits, settings, &clock, &synced)?;
         let place = Place {
             offset: tail.end(),
             segment: tail,
@@ -116,11 +101,11 @@ impl Running {
             keys,
             written: written_sender,
             commits: Arc::clone(&commits),
-            next: helpers.next,
+            next,
             place,
             group: Group::default(),
             preface: Preface::of_kind(settings.preface),
-            threads: helpers.threads,
+            threads,
         };
         let group = Arc::new(GroupCommit::new(writer));
         let thread = start_writer(&group)?;
@@ -137,7 +122,8 @@ impl Running {
             synced,
             thread: Mutex::new(Some(thread)),
         };
-        Ok((running, Found { cuts, last, time }))
+        let journal = Journal { inner: Arc::new(running) };
+        Ok(Opened { journal, cuts, last_seq: last, last_time: time })
     }
 }
 
@@ -153,14 +139,15 @@ impl fmt::Debug for Writer {
     }
 }
 
-/// Starts the threads that prepare files, sync and seal.
+/// Starts the threads that prepare files, sync and seal; returns them with the channel of prepared
+/// files.
 fn start_helpers(
     store: &Arc<Store>,
     commits: &Arc<Commits>,
     settings: JournalSettings,
     clock: &Clock,
     synced: &watch::Receiver<Seq>,
-) -> Result<Helpers, OpenError> {
+) -> Result<(Vec<JoinHandle<()>>, NextFile), OpenError> {
     // Both channels have room for one item and are never full: a file is ordered when the one
     // before was taken, and the writer orders the first one.
     let (orders_sender, orders) = sync_channel(1);
@@ -199,7 +186,7 @@ fn start_helpers(
         }
     }
     store.maintenance.ask();
-    Ok(Helpers { threads, next })
+    Ok((threads, next))
 }
 
 /// Starts the writer thread, which ends last and stops the others.

@@ -20,7 +20,7 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot, watch};
 
 use crate::{
     Seq,
-    commit::append::{AppendError, Appended},
+    commit::{AppendError, Appended},
     log::{
         files::File,
         mark,

@@ -17,7 +17,7 @@ use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit, oneshot, watch};
 use crate::{
     Seq, background,
     commit::{
-        append::{AppendBatch, AppendError, Appended, Level},
+        AppendBatch, AppendError, Appended, Level,
         next_file::{Next, NextFile, Wait},
         sync::{self, Commits, Reply, Role, SyncDuty, Waiter},
     },

@@ -42,7 +42,7 @@ pub(crate) struct Durable {
 }
 
 /// The content of one file.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Segment {
     /// The file.
     pub path: PathBuf,
@@ -188,15 +188,11 @@ impl Segment {
         Self {
             path: files.path(name),
             first,
-            records: 0,
-            tombstones: 0,
-            is_sealed: false,
             findings: vec![finding],
             is_folder,
             name: name.to_owned(),
-            following: None,
             end: first,
-            last_time: UNKNOWN_TIME,
+            ..Self::default()
         }
     }
 }
@@ -394,7 +390,7 @@ pub(crate) fn examine(
     let mut visit = |offset, found: Found<'_>| {
         let (record, said) = match found {
             Found::Damage(damage) => {
-                findings.push(Finding { offset, damage, lost: None, next: None });
+                findings.push(Finding::without_records(offset, damage));
                 return Ok(());
             }
             Found::Record(record, said) => (record, said),
