@@ -290,8 +290,9 @@ impl Daemon {
         let (rules, ended, kept) = (store.clone(), fold.applied, snapshots.clone());
         let replay_source = ReplaySource { journal: journal.clone(), snapshots: kept, rules, ended, skipped };
         let history_bytes = settings.journal.history_bytes;
-        let History { projection, feed, projector } =
-            History::start(&options.state, replay_source, projected, history_bytes, &mut fold)?;
+        let (projection, feed, projector) =
+            start_history(&options.state, replay_source, projected, history_bytes, &mut fold)?;
+        let projector = Some(projector);
         let reloads = ReloadChannels::new(reload::state_of_start(usable, clock.now()));
         let programs = Arc::new(Programs::find(&options.state).map_err(DaemonError::Programs)?);
         let channels = (reloads.handle(), transcripts, intake);
@@ -411,28 +412,18 @@ impl Daemon {
     }
 }
 
-/// The history and its thread.
-struct History {
-    projection: Projection,
-    feed: Feed,
-    projector: Option<JoinHandle<()>>,
-}
-
-impl History {
-    /// Starts the thread. `projected` is the history's file, if the notes of `fold` complete it.
-    fn start(
-        state: &Path,
-        replay_source: ReplaySource,
-        projected: Option<Writer>,
-        bytes_max: u64,
-        fold: &mut Fold,
-    ) -> Result<Self, DaemonError> {
-        let (projection, commands) = Projection::new(&state.join(FILE_NAME));
-        projection.set_bytes_max(bytes_max);
-        let (projector, feed) = Projector::new(projection.clone(), commands, replay_source, projected, fold);
-        let projector = projector.start().map_err(DaemonError::Thread)?;
-        Ok(Self { projection, feed, projector: Some(projector) })
-    }
+/// Starts the history's thread. `projected` is the history's file, if the notes of `fold` complete it.
+fn start_history(
+    state: &Path,
+    replay_source: ReplaySource,
+    projected: Option<Writer>,
+    bytes_max: u64,
+    fold: &mut Fold,
+) -> Result<(Projection, Feed, JoinHandle<()>), DaemonError> {
+    let (projection, commands) = Projection::new(&state.join(FILE_NAME));
+    projection.set_bytes_max(bytes_max);
+    let (projector, feed) = Projector::new(projection.clone(), commands, replay_source, projected, fold);
+    Ok((projection, feed, projector.start().map_err(DaemonError::Thread)?))
 }
 
 /// Creates the servers' state, with the registry and the meters shared by the daemon.

@@ -31,6 +31,8 @@ use super::{
 };
 use journal::{Pinned, Verified, VerifyError, files::DirFiles};
 
+use crate::api::folder_of;
+
 const RULES: &str = "rules";
 /// The extension of a snapshot. Snapshots and rules files are copied unchanged; all other files
 /// there are unfinished.
@@ -330,8 +332,7 @@ fn has_content(folder: &Path) -> io::Result<bool> {
 }
 
 fn sync_folder_of(path: &Path) -> io::Result<()> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    fs::File::open(folder)?.sync_all()
+    fs::File::open(folder_of(path))?.sync_all()
 }
 
 fn io_error(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> BackupError + use<> {

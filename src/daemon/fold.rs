@@ -40,17 +40,14 @@ pub struct Fold {
     pub applied_at: Timestamp,
 }
 
-/// Why a record cannot be applied.
+/// A record that does not have the form of its kind.
 #[derive(Debug, thiserror::Error)]
-pub enum FoldError {
-    /// The record does not have the form of its kind.
-    #[error("record {seq} of the journal cannot be decoded")]
-    Record {
-        /// The position of the record.
-        seq: Seq,
-        /// The cause.
-        source: RecordError,
-    },
+#[error("record {seq} of the journal cannot be decoded")]
+pub struct FoldError {
+    /// The position of the record.
+    pub seq: Seq,
+    /// The cause.
+    pub source: RecordError,
 }
 
 impl Fold {
@@ -115,7 +112,7 @@ impl Fold {
     fn input<'a>(&mut self, record: &Record<'a>) -> Result<Input<'a>, FoldError> {
         let seq = record.seq;
         let decoded = records::decode(record.kind.0, seq, record.body);
-        Ok(match decoded.map_err(|source| FoldError::Record { seq, source })? {
+        Ok(match decoded.map_err(|source| FoldError { seq, source })? {
             RecordInput::Input(Input::Exchange { seq, request, exchange, release: _ }) => {
                 let release = self.ahead.as_mut().map_or(Release::Decide, |ahead| ahead.release_of(seq));
                 Input::Exchange { seq, request, exchange, release }

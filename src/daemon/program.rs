@@ -13,9 +13,9 @@ use std::{
     collections::VecDeque,
     env,
     ffi::{OsStr, OsString},
-    fs::{self, File, OpenOptions},
+    fs,
     io::{self, Read},
-    os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt, symlink},
+    os::unix::fs::{DirBuilderExt, PermissionsExt, symlink},
     path::{Path, PathBuf},
     process::{Command, Stdio},
     sync::{Arc, Mutex, PoisonError},
@@ -23,6 +23,8 @@ use std::{
 
 use engine::sorted::SortedMap;
 use strum::{IntoStaticStr, VariantArray};
+
+use crate::daemon::regular_file;
 
 /// Variables for every program: language, time zone, folder for temporary files.
 const OF_ALL: &[&str] = &["LANG", "LC_ALL", "LC_CTYPE", "LC_MESSAGES", "TZ", "TMPDIR"];
@@ -380,8 +382,6 @@ fn is_program(path: &Path) -> bool {
 
 /// Most bytes of a file that names a folder or a branch.
 const LINE_BYTES_MAX: u64 = 8 * 1024;
-/// Opens a pipe without waiting for its other end.
-const NON_BLOCKING: i32 = rustix::fs::OFlags::NONBLOCK.bits() as i32;
 /// HEAD of an empty repository.
 const NO_BRANCH: &str = "ref: refs/heads/none";
 
@@ -482,8 +482,7 @@ fn write_empty(folder: &Path, ids: Ids, refs_of: Option<&Place>) -> io::Result<(
 
 /// The first line of a small regular file, if there is one.
 fn read_line(path: &Path) -> Option<String> {
-    let file = OpenOptions::new().read(true).custom_flags(NON_BLOCKING).open(path).ok()?;
-    let file: File = file.metadata().ok()?.is_file().then_some(file)?;
+    let (file, _) = regular_file::open(path).ok()?;
     let mut bytes = Vec::new();
     file.take(LINE_BYTES_MAX).read_to_end(&mut bytes).ok()?;
     let text = String::from_utf8(bytes).ok()?;

@@ -294,7 +294,7 @@ impl Replay<'_> {
             if within.skipped.contains(&seq) { ControlFlow::Continue(()) } else { (within.before)(seq, kind) }
         };
         // After a panic the fold is dropped.
-        let replayed = catch_unwind(AssertUnwindSafe(|| replay_saying(&mut reader, &mut fold, begin)));
+        let replayed = catch_unwind(AssertUnwindSafe(|| replay(&mut reader, &mut fold, begin)));
         let (seq, kind) = applying.get();
         match replayed {
             Ok(Ok(outbox)) => {
@@ -304,7 +304,7 @@ impl Replay<'_> {
             Ok(Err(RecoveryError::Interrupted(at))) if within.until.is_some_and(|until| at > until) => {
                 Ok((fold, reader, Vec::new()))
             }
-            Ok(Err(RecoveryError::Fold(FoldError::Record { seq, source }))) if source.is_damage() => {
+            Ok(Err(RecoveryError::Fold(FoldError { seq, source }))) if source.is_damage() => {
                 Err(Stopped::At(seq, kind, with_causes(&source)))
             }
             Ok(Err(error)) => Err(Stopped::Error(error)),
@@ -384,17 +384,11 @@ fn words_of(panic: &(dyn Any + Send)) -> String {
     format!("the program failed on it: {}", words.unwrap_or_else(|| "without a message".to_owned()))
 }
 
-/// Applies all records from `reader` to `fold`; returns the events that are still to be published.
+/// Applies all records from `reader` to `fold`, and calls `begin` with each record before it is
+/// applied; returns the events that are still to be published.
 ///
-/// Errors: the journal cannot be read, or a record cannot be applied.
-pub fn replay(reader: &mut Reader, fold: &mut Fold) -> Result<Vec<Event>, RecoveryError> {
-    replay_saying(reader, fold, |_, _| ControlFlow::Continue(()))
-}
-
-/// Does the same, and calls `begin` with each record before it is applied.
-///
-/// Errors: also if `begin` ends the replay.
-fn replay_saying(
+/// Errors: the journal cannot be read, a record cannot be applied, or `begin` ends the replay.
+pub fn replay(
     reader: &mut Reader,
     fold: &mut Fold,
     begin: impl Fn(Seq, u8) -> ControlFlow<()>,

@@ -56,8 +56,13 @@ pub struct RulesStore {
     folder: PathBuf,
     /// The rules used when those of an earlier time are lost and no rules are in force.
     current: Option<Arc<str>>,
-    /// Compiled rules.
-    ready: ReadyRules,
+    /// The most recently compiled rules, kept until the event loop reaches the record that names
+    /// them.
+    ///
+    /// A `rules` record contains a hash. The task that appends one has already compiled the rules,
+    /// to find their errors. Passing them on saves the loop that work, during which every exchange
+    /// would wait. A replay, and a loop that reads an older record, compile the bundle.
+    ready: Arc<Mutex<Option<Generation>>>,
 }
 
 /// Why a bundle cannot be stored or used.
@@ -98,31 +103,10 @@ pub(super) enum CollectError {
     Read(#[from] ReadError),
 }
 
-/// The most recently compiled rules, kept until the event loop reaches the record that names them.
-///
-/// A `rules` record contains a hash. The task that appends one has already compiled the rules, to
-/// find their errors. Passing them on saves the loop that work, during which every exchange would
-/// wait. A replay, and a loop that reads an older record, compile the bundle.
-#[derive(Debug, Clone, Default)]
-struct ReadyRules(Arc<Mutex<Option<Generation>>>);
-
-impl ReadyRules {
-    /// Stores rules, replacing earlier ones.
-    fn put(&self, rules: Generation) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(rules);
-    }
-
-    /// The rules with this hash, if they are the stored ones.
-    fn get(&self, hash: &str) -> Option<Generation> {
-        let ready = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        ready.as_ref().filter(|ready| &*ready.rules.hash == hash).cloned()
-    }
-}
-
 impl RulesStore {
     /// The bundles in the state folder `state`; nothing is read yet.
     pub fn new(state: &Path) -> Self {
-        Self { folder: state.join("rules"), current: None, ready: ReadyRules::default() }
+        Self { folder: state.join("rules"), current: None, ready: Arc::default() }
     }
 
     /// Sets the rules that are used when those of an earlier time are lost and no rules are in
@@ -271,7 +255,7 @@ impl RulesStore {
 
     /// Stores compiled rules for the next load of their hash.
     pub fn hand_over(&self, rules: Generation) {
-        self.ready.put(rules);
+        *self.ready.lock().unwrap_or_else(PoisonError::into_inner) = Some(rules);
     }
 
     /// The rules stored under `hash`: the compiled ones if they were handed over, else compiled
@@ -279,7 +263,8 @@ impl RulesStore {
     ///
     /// Errors: those of [`RulesStore::sources`].
     pub fn load(&self, hash: &str) -> Result<Generation, RulesError> {
-        if let Some(ready) = self.ready.get(hash) {
+        let ready = self.ready.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(ready) = ready.filter(|ready| &*ready.rules.hash == hash) {
             return Ok(ready);
         }
         let compiled = compile(&self.sources(hash)?, &[]);

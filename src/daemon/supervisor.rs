@@ -15,7 +15,7 @@
 //! All phases together have [`GRACE`], the first one [`INTAKE_GRACE`]. A kill in any phase loses no
 //! written record: the next start replays them.
 
-use std::{fmt, future::Future, io, time::Duration};
+use std::{future::Future, io, time::Duration};
 
 use tokio::{
     signal::unix::{SignalKind, signal},
@@ -150,23 +150,13 @@ pub(super) const GRACE: Duration = Duration::from_secs(5);
 pub(super) const INTAKE_GRACE: Duration = Duration::from_secs(2);
 
 /// The phase of a stop.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::Display)]
+#[strum(serialize_all = "lowercase")]
 pub(super) enum Phase {
     Intake,
     Drain,
     Sync,
     Close,
-}
-
-impl fmt::Display for Phase {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Intake => "intake",
-            Self::Drain => "drain",
-            Self::Sync => "sync",
-            Self::Close => "close",
-        })
-    }
 }
 
 /// The signals that the daemon handles.

@@ -12,7 +12,7 @@ use engine::{
     format,
     ledger::LedgerEntry,
     notes::{Note, NoteContent, Place},
-    notification::{Notification, NotificationId},
+    notification::Notification,
 };
 use journal::time::Timestamp;
 
@@ -140,66 +140,37 @@ fn write_notification(inserts: &mut Inserts<'_>, place: Place, notification: &No
     Ok(())
 }
 
-/// The state of a notification in one session.
-struct DeliveryState<'a> {
-    state: &'static str,
-    /// The word of the reason for an end, or of the proof of a confirmation.
-    why: Option<&'static str>,
-    injection: Option<&'a str>,
-}
-
-impl DeliveryState<'_> {
-    const fn at(state: &'static str) -> Self {
-        Self { state, why: None, injection: None }
-    }
-}
-
-/// Stores the new state of a notification in a session.
+/// Stores the new state of a notification in a session; the injection that carried it stays.
 fn follow(connection: &Connection, note: &Note, entry: &LedgerEntry) -> Result<()> {
-    match entry {
+    // `why` is the word of the reason for an end, or of the proof of a confirmation.
+    let (notification, session, state, why, injection) = match entry {
         LedgerEntry::Unmatched { .. }
         | LedgerEntry::Throttled { .. }
         | LedgerEntry::Skipped { .. }
         | LedgerEntry::Batched { .. }
         | LedgerEntry::EventEnded { .. }
         | LedgerEntry::Created { .. }
-        | LedgerEntry::ForUser { .. } => Ok(()),
-        LedgerEntry::Unclaimed { notification } => {
-            store(connection, note, notification, None, &DeliveryState::at("unclaimed"))
-        }
+        | LedgerEntry::ForUser { .. } => return Ok(()),
+        LedgerEntry::Unclaimed { notification } => (notification, None, "unclaimed", None, None),
         LedgerEntry::Queued { notification, session } => {
             connection
                 .prepare_cached("DELETE FROM deliveries WHERE notification = ?1 AND session = ''")?
                 .execute([notification.as_str()])?;
-            store(connection, note, notification, Some(session), &DeliveryState::at("pending"))
+            (notification, Some(session), "pending", None, None)
         }
         LedgerEntry::Returned { notification, session } | LedgerEntry::Recalled { notification, session } => {
-            store(connection, note, notification, Some(session), &DeliveryState::at("pending"))
+            (notification, Some(session), "pending", None, None)
         }
         LedgerEntry::Injected { notification, session, injection, .. } => {
-            let state =
-                DeliveryState { injection: Some(injection.as_str()), ..DeliveryState::at("injected") };
-            store(connection, note, notification, Some(session), &state)
+            (notification, Some(session), "injected", None, Some(injection.as_str()))
         }
         LedgerEntry::Confirmed { notification, session, by } => {
-            let state = DeliveryState { why: Some(by.as_str()), ..DeliveryState::at("confirmed") };
-            store(connection, note, notification, Some(session), &state)
+            (notification, Some(session), "confirmed", Some(by.as_str()), None)
         }
         LedgerEntry::NotificationEnded { notification, session, reason } => {
-            let state = DeliveryState { why: Some(reason.as_str()), ..DeliveryState::at("ended") };
-            store(connection, note, notification, session.as_ref(), &state)
+            (notification, session.as_ref(), "ended", Some(reason.as_str()), None)
         }
-    }
-}
-
-/// Replaces the notification's state; the injection that carried it stays.
-fn store(
-    connection: &Connection,
-    note: &Note,
-    notification: &NotificationId,
-    session: Option<&SessionId>,
-    state: &DeliveryState<'_>,
-) -> Result<()> {
+    };
     connection
         .prepare_cached(
             "INSERT INTO deliveries VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
@@ -209,9 +180,9 @@ fn store(
         .execute(params![
             notification.as_str(),
             session.map_or("", SessionId::as_str),
-            state.state,
-            state.why,
-            state.injection,
+            state,
+            why,
+            injection,
             millis(note.at),
             note.place.0,
         ])?;

@@ -124,8 +124,7 @@ impl Writer {
     /// Errors: nothing was written.
     pub fn write(&mut self, batches: &[Notes]) -> Result<(), ProjectionError> {
         let (mut cursor, mut time) = (self.cursor, self.time);
-        let transaction =
-            self.connection.transaction_with_behavior(TransactionBehavior::Immediate).doing("written")?;
+        let transaction = begin(&mut self.connection)?;
         let (had_events, had_entries) = self.counts.map_or_else(|| count(&transaction), Ok).doing("read")?;
         let mut wrote = apply::Wrote::default();
         let mut unmatched = 0;
@@ -169,8 +168,7 @@ impl Writer {
     ///
     /// Errors: nothing was deleted.
     pub fn shrink(&mut self) -> Result<bool, ProjectionError> {
-        let transaction =
-            self.connection.transaction_with_behavior(TransactionBehavior::Immediate).doing("written")?;
+        let transaction = begin(&mut self.connection)?;
         let floor = over_bytes(&transaction, self.bytes_max, STEP_ENTRIES).doing("written")?;
         let Some(floor) = floor else { return Ok(false) };
         forget_before(&transaction, floor).doing("written")?;
@@ -206,8 +204,7 @@ impl Writer {
     ///
     /// Errors: nothing was deleted.
     pub fn forget_before(&mut self, seq: Seq) -> Result<(), ProjectionError> {
-        let transaction =
-            self.connection.transaction_with_behavior(TransactionBehavior::Immediate).doing("written")?;
+        let transaction = begin(&mut self.connection)?;
         let gone = forget_before(&transaction, seq).doing("written")?;
         transaction.commit().doing("written")?;
         self.counts = self.counts.map(|(events, entries)| {
@@ -215,6 +212,10 @@ impl Writer {
         });
         Ok(())
     }
+}
+
+fn begin(connection: &mut Connection) -> Result<Transaction<'_>, ProjectionError> {
+    connection.transaction_with_behavior(TransactionBehavior::Immediate).doing("written")
 }
 
 fn identity(path: &Path) -> io::Result<(u64, u64)> {
@@ -377,9 +378,7 @@ impl Progress {
         let committed = self.committed.load(Ordering::Acquire);
         Seq(if committed >= handed { committed.max(applied) } else { committed })
     }
-}
 
-impl Progress {
     /// Waits until everything up to `seq` is projected; without a projection it never returns.
     /// Cancel-safe.
     pub async fn reach(&self, seq: Seq) {

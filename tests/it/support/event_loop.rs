@@ -3,6 +3,7 @@
 
 use std::{
     collections::VecDeque,
+    ops::ControlFlow,
     path::Path,
     sync::{
         Arc,
@@ -159,7 +160,8 @@ impl Daemon {
         let mut reader = disk.journal.read_from(fold.applied.next());
         let ended = *disk.journal.written().borrow();
         fold.look_ahead(disk.journal.read_from(fold.applied.next()), ended, SortedSet::new());
-        let unwritten = replay::replay(&mut reader, &mut fold).expect("the journal can be followed");
+        let unwritten = replay::replay(&mut reader, &mut fold, |_, _| ControlFlow::Continue(()))
+            .expect("the journal can be followed");
         fold.go_live();
         Self::publishing(Self { fold, disk, reader, calls: Vec::new() }, unwritten, now)
     }

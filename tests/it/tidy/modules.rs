@@ -124,7 +124,7 @@ pub(super) const MODULES: &[Module] = &[
     alone("journal", 4, &[]),
     alone("daemon::tasks", 4, &[]),
     module("daemon::publisher", 4, &["engine::io", "journal", "records"]),
-    alone("daemon::program", 4, &["sorted"]),
+    alone("daemon::program", 4, &["daemon::regular_file", "sorted"]),
     alone("daemon::regular_file", 4, &[]),
     module("history", 4, &[
         "api::wire", "daemon::tasks", "engine", "format", "journal", "notes", "records",
