@@ -6,33 +6,24 @@
 //! routes, context gauges and hook input that could not be used. A handler whose client has
 //! disconnected is dropped at its next await and leaves no waiter behind.
 
-mod access;
 mod actor;
 mod admin;
 mod app;
 mod auth;
-mod bodies;
-mod caller;
-mod client_folder;
 mod clients;
-mod config_handle;
 mod connections;
 mod error;
 mod events;
 mod exchange;
 mod extract;
 mod facts;
-mod git_diff;
 mod history;
 mod hook_troubles;
 mod hooks;
-mod idle;
 mod inbox;
 mod instructions;
 mod intake;
-mod knowledge;
 mod lines;
-mod look_input;
 mod looks;
 mod matching;
 mod mcp;
@@ -54,7 +45,6 @@ mod sessions;
 mod share;
 mod shell;
 mod sources;
-mod status;
 mod statusline;
 mod stream;
 mod transcripts;
@@ -77,12 +67,10 @@ use std::{
 
 use tokio::net::{TcpListener, UnixListener};
 
-pub use app::{App, AppParts};
-pub use config_handle::{ConfigHandle, ConfigState, RELOADS_MAX, ReloadRefusal, ReloadRequest};
+pub use app::{App, AppParts, ConfigHandle, ConfigState, RELOADS_MAX, ReloadRefusal, ReloadRequest};
 pub use engine_handle::{EngineHandle, EngineView, Pulse, Query};
 pub use facts::{Contents, Machine};
-pub use idle::look_for_idle;
-pub use processes::watch_processes;
+pub use processes::{look_for_idle, watch_processes};
 pub use push::push_wakes;
 pub use registry::Registry;
 pub use room::Rooms;

@@ -1,20 +1,28 @@
-//! The process that makes a request, and the sessions that it may act for.
+//! The process that makes a request, the sessions that it may act for, and those whose data it may
+//! read.
 //!
 //! A process below a session's client acts for that session only: it reads, drains, watches and
 //! asks in no other's name. A process outside of every session, such as a user's command or a
 //! program that supervises agents, acts for any. All of them have one uid, so this keeps agents
 //! apart by mistake or by an injected prompt; it is no boundary against a program that hides its
 //! ancestors and its environment (docs/notify.md).
+//!
+//! A process of a session reads what is addressed to that session, to one that it continues or that
+//! continues it, to its subagents, and to sessions that it opened; and what is addressed to none. A
+//! process outside of every session, and a client with a token, read everything. Lists leave the
+//! rest out, and a look-up by id is refused.
 
-use std::{convert::Infallible, sync::Arc};
+use std::{convert::Infallible, mem, sync::Arc};
 
-use axum::{extract::FromRequestParts, http::request::Parts};
-use engine::event::SessionId;
+use axum::{
+    extract::FromRequestParts,
+    http::{StatusCode, request::Parts},
+};
+use engine::{event::SessionId, session::Readable, sorted::SortedSet};
 
 use crate::{
     api::{
         App,
-        access::{Access, foreign, is_related},
         auth::Route,
         error::ApiError,
         naming::{find_session, session_now},
@@ -190,10 +198,7 @@ impl Actor {
 impl Found {
     /// Whether a process of its client opened `session`.
     fn has_opened(&self, app: &App, session: &SessionId) -> bool {
-        match self {
-            Self::Below(client) => app.registry.processes().has_opened(client.process, session),
-            Self::Left(_) | Self::AtTerminal(_) | Self::Unknown | Self::WithToken => false,
-        }
+        self.client().is_some_and(|client| app.registry.processes().has_opened(client.process, session))
     }
 }
 
@@ -212,4 +217,161 @@ async fn check_new(app: &App, found: Found, session: &SessionId) -> Result<(), A
 /// Whether `session` is one of `own`, a continuation of one, or a subagent of one.
 async fn is_own(app: &App, own: &[SessionId], session: &SessionId) -> Result<bool, ApiError> {
     Ok(own.contains(session) || is_related(app, own, session).await? == Some(true))
+}
+
+/// What a requester may read.
+#[derive(Debug, Clone)]
+pub(crate) struct Access {
+    found: Found,
+    readable: Readable,
+}
+
+impl Access {
+    /// What a requester may read.
+    ///
+    /// Errors: the daemon is stopping.
+    pub(super) async fn of(app: &App, found: Found) -> Result<Self, ApiError> {
+        let named = found.named(app);
+        let readable = if named.is_empty() {
+            Readable::All
+        } else {
+            let related = app.engine.read(move |view| view.engine.sessions().related(&named)).await?;
+            Readable::Of(with_ended_subagents(app, related).await)
+        };
+        Ok(Self { found, readable })
+    }
+
+    /// The first session that it belongs to; `None` if it may act for any.
+    pub(crate) fn own(&self) -> Option<&SessionId> {
+        self.found.sessions().first()
+    }
+
+    /// The sessions whose data it may read.
+    pub(crate) const fn readable(&self) -> &Readable {
+        &self.readable
+    }
+
+    /// The sessions whose data it may read.
+    pub(crate) fn into_readable(self) -> Readable {
+        self.readable
+    }
+
+    /// Whether it may read the data of `session`.
+    pub(crate) fn allows(&self, session: &SessionId) -> bool {
+        self.readable.contains(Some(session.as_str()))
+    }
+
+    /// Checks that it may read the data of `session`.
+    ///
+    /// Errors: 403 otherwise.
+    pub(crate) fn check(&self, session: &str) -> Result<(), ApiError> {
+        if self.readable.contains(Some(session)) { Ok(()) } else { Err(self.refusal(session)) }
+    }
+
+    /// Like [`Self::check`], once the history has all records so far: a subagent that has just ended
+    /// may not be in it yet, and is known to nobody else.
+    ///
+    /// Errors: 403, or the daemon is stopping.
+    pub(crate) async fn check_again(&mut self, app: &App, session: &str) -> Result<(), ApiError> {
+        app.history_caught_up().await;
+        *self = Self::of(app, self.found.clone()).await?;
+        self.check(session)
+    }
+
+    /// The refusal of something that belongs to `session`.
+    pub(crate) fn refusal(&self, session: &str) -> ApiError {
+        foreign(self.found.sessions(), session)
+    }
+
+    /// Whether it may read the data of `session` by now: the session may have become one of the
+    /// requester's since this was found. One that is not known may be a subagent that has ended; then
+    /// `history` is read, once.
+    ///
+    /// Errors: the daemon is stopping.
+    pub(crate) async fn allows_now(
+        &mut self,
+        app: &App,
+        session: &SessionId,
+        history: &mut History,
+    ) -> Result<bool, ApiError> {
+        let Readable::Of(sessions) = &mut self.readable else { return Ok(true) };
+        if sessions.contains(session) {
+            return Ok(true);
+        }
+        let mut named = self.found.sessions_now(app);
+        named.extend(self.found.opened(app));
+        match is_related(app, &named, session).await? {
+            Some(true) => {
+                sessions.insert(session.clone());
+            }
+            None if *history == History::Unread => {
+                *history = History::Read;
+                app.history_caught_up().await;
+                *sessions = with_ended_subagents(app, mem::take(sessions)).await;
+            }
+            Some(false) | None => {}
+        }
+        Ok(sessions.contains(session))
+    }
+}
+
+/// Whether the subagents that have ended were read from the history.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum History {
+    /// Not yet.
+    Unread,
+    /// For an earlier decision.
+    Read,
+}
+
+impl Found {
+    /// The sessions that it belongs to, and those that processes of its client opened; none if it may
+    /// act for any.
+    pub(super) fn named(&self, app: &App) -> Vec<SessionId> {
+        let mut named = self.sessions().to_vec();
+        named.extend(self.opened(app));
+        named
+    }
+
+    /// The sessions that processes of its client opened.
+    fn opened(&self, app: &App) -> Vec<SessionId> {
+        self.client().map_or_else(Vec::new, |client| app.registry.processes().opened_by(client.process))
+    }
+
+    /// The sessions that it belongs to by now; those that it belonged to if none is known.
+    fn sessions_now(&self, app: &App) -> Vec<SessionId> {
+        let now = self.client().map(|client| app.registry.processes().sessions_of(client.process));
+        now.filter(|now| !now.is_empty()).unwrap_or_else(|| self.sessions().to_vec())
+    }
+}
+
+/// Whether `session` is one of `own` or belongs to one: it continues it, is continued by it, or is a
+/// subagent of it. `None` when it is not known.
+pub(super) async fn is_related(
+    app: &App,
+    own: &[SessionId],
+    session: &SessionId,
+) -> Result<Option<bool>, ApiError> {
+    let (own, session) = (own.to_vec(), session.clone());
+    app.engine.read(move |view| view.engine.sessions().is_related(&own, &session)).await
+}
+
+/// `sessions` and their subagents that have ended, which only the history knows; `sessions` while
+/// that cannot be read.
+async fn with_ended_subagents(app: &App, sessions: SortedSet<SessionId>) -> SortedSet<SessionId> {
+    let known = sessions.clone();
+    let read = app.projection.read(move |view| view.subagents_of(&known)).await;
+    let mut all = sessions;
+    all.extend(read.unwrap_or_default());
+    all
+}
+
+/// The refusal of a request of a process of `own` for something of `session`.
+pub(super) fn foreign(own: &[SessionId], session: &str) -> ApiError {
+    let own = own.first().map(ToString::to_string).unwrap_or_default();
+    let message = format!(
+        "this process belongs to session {own}, and may not act for session {session}; a program that \
+         runs a session of its own names its process in `harness.pid`"
+    );
+    ApiError::new(StatusCode::FORBIDDEN, message)
 }

@@ -1,24 +1,28 @@
-//! The state that all handlers share.
+//! The state that all handlers share, with the configuration as last loaded and the handle to request
+//! a reload.
 
 use std::{ops::Deref, sync::Arc, time::Duration};
 
-use journal::{Clock, Journal, meter::Meters, time::Timestamp};
+use engine::{event::catalogue::OwnSeverities, records::Records, sorted::SortedMap};
+use journal::{AppendError, Clock, Journal, meter::Meters, time::Timestamp};
 use tokio::{
-    sync::{mpsc, watch},
+    sync::{mpsc, oneshot, watch},
     time::timeout,
 };
 
 use crate::{
     api::{
-        config_handle::ConfigHandle, engine_handle::EngineHandle, error::ApiError, registry::Registry,
+        engine_handle::EngineHandle,
+        error::ApiError,
+        registry::Registry,
         room::Rooms,
+        wire::views::{ConfigView, FindingsView, ReloadView},
     },
-    config::daemon::Durability,
+    config::{daemon::Durability, webhooks::Webhooks},
     daemon::publisher::Publisher,
     harness::Transcript,
     history::Projection,
 };
-use engine::records::Records;
 
 /// How long an answer waits for the history to reach the journal's end; it follows within
 /// milliseconds, unless it is being rebuilt.
@@ -97,7 +101,7 @@ impl App {
         if records.is_empty() {
             return Ok(());
         }
-        self.publisher.append(records).await.map(drop).map_err(|error| ApiError::append(&error))
+        Ok(self.publisher.append(records).await.map(drop)?)
     }
 
     /// Waits until the history has the records that the journal has at this call, at most
@@ -115,5 +119,65 @@ impl App {
         let mut shutdown = self.shutdown.clone();
         // An error means that the sender was dropped, which means that the daemon ends.
         drop(shutdown.wait_for(|is_stopping| *is_stopping).await);
+    }
+}
+
+/// Most waiting reload requests, each for its own reload; further callers wait for room.
+pub const RELOADS_MAX: usize = 16;
+
+/// A reload request, with the channel for its outcome.
+pub type ReloadRequest = oneshot::Sender<Result<ReloadView, ReloadRefusal>>;
+
+/// Why the rules are unchanged.
+#[derive(Debug)]
+pub enum ReloadRefusal {
+    /// The files have errors.
+    Files {
+        /// A message with their number.
+        message: String,
+        /// The findings.
+        found: FindingsView,
+    },
+    /// The journal did not accept the rules.
+    Journal(AppendError),
+    /// The rules cannot be compiled or stored.
+    Failed(String),
+}
+
+/// The configuration as last loaded.
+#[derive(Debug, Clone, Default)]
+pub struct ConfigState {
+    /// Its view in the API.
+    pub view: ConfigView,
+    /// Severities of types that the active layers define.
+    pub severities: Arc<OwnSeverities>,
+    /// The expected webhook senders, and the events of their webhooks.
+    pub webhooks: Arc<Webhooks>,
+    /// The file of each active setting, by its key, such as `sources.git.enabled`.
+    pub origins: Arc<SortedMap<String, Arc<str>>>,
+}
+
+/// Sends reload requests to the daemon; cheap to clone.
+#[derive(Debug, Clone)]
+pub struct ConfigHandle {
+    requests: mpsc::Sender<ReloadRequest>,
+    state: watch::Receiver<Arc<ConfigState>>,
+}
+
+impl ConfigHandle {
+    /// Creates a handle that sends requests to `requests` and reads `state`.
+    pub fn new(requests: mpsc::Sender<ReloadRequest>, state: watch::Receiver<Arc<ConfigState>>) -> Self {
+        Self { requests, state }
+    }
+
+    /// The configuration as last loaded.
+    pub(crate) fn state(&self) -> Arc<ConfigState> {
+        Arc::clone(&self.state.borrow())
+    }
+
+    pub(super) async fn reload(&self) -> Result<Result<ReloadView, ReloadRefusal>, ApiError> {
+        let (reply, answer) = oneshot::channel();
+        self.requests.send(reply).await.map_err(|_| ApiError::stopping())?;
+        answer.await.map_err(|_| ApiError::stopping())
     }
 }

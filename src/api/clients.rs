@@ -8,11 +8,11 @@ use crate::{
     api::{
         App,
         actor::Actor,
-        client_folder::ClientFolder,
         error::ApiError,
         naming::session_now,
         processes::{self, IdentifiedBy},
         push::is_held,
+        wake_routes::ClientFolder,
         wire::harness::ClientsView,
     },
     harness::wake::WakeRoute,

@@ -3,16 +3,18 @@
 //!
 //! Bounds: [`CONNECTIONS_MAX`] connections, where the ones that have waited longest for their
 //! clients are evicted for new ones; [`places::HEAD_LOOKS_MAX`] seconds for the head of each
-//! request, including the first; [`guarded::READ_WAIT_MAX`] for a client to read. The bounds of
+//! request, including the first; [`READ_WAIT_MAX`] for a client to read. The bounds of
 //! bodies are in `bodies`.
 
-mod guarded;
+mod bodies;
 mod places;
 
 use std::{
     convert::Infallible,
-    io,
+    io::{self, IoSlice},
+    pin::Pin,
     sync::{Arc, Mutex, PoisonError},
+    task::{Context, Poll},
     time::Duration,
 };
 
@@ -26,25 +28,21 @@ use hyper::{
 };
 use hyper_util::{rt::TokioIo, service::TowerToHyperService};
 use tokio::{
-    io::{AsyncRead, AsyncWrite},
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf},
     net::{TcpListener, TcpStream, UnixListener, UnixStream},
     sync::watch,
     task::JoinSet,
-    time::timeout,
+    time::{Sleep, sleep, timeout},
 };
 
 use self::{
-    guarded::Guarded,
-    places::{Place, Places},
+    bodies::Answer,
+    places::{For, Place, Places, Waits},
 };
-use super::{
-    auth::Peer,
-    bodies::{self, Answer},
-};
-
+use super::auth::Peer;
 use crate::daemon::tasks::Task;
 
-pub(in crate::api) use places::{CONNECTIONS_MAX, For, Unanswered, Waits};
+pub(in crate::api) use places::CONNECTIONS_MAX;
 
 /// Buffer for bytes read or to be written; a head has to fit into it.
 const BUFFER_BYTES_MAX: usize = 64 * 1024;
@@ -216,4 +214,107 @@ async fn answer_one(
         *next.lock().unwrap_or_else(PoisonError::into_inner) = Some(takeover);
     }
     Ok(response.map(|body| Answer::new(body, unanswered)))
+}
+
+/// How long a client may leave written bytes unread before its connection is closed.
+const READ_WAIT_MAX: Duration = Duration::from_secs(30);
+/// How long an answered connection stays open for further bytes of the client.
+const LINGER_WAIT_MAX: Duration = Duration::from_secs(5);
+/// Most bytes that are read in that time: four times the largest accepted body.
+const LINGER_BYTES_MAX: u64 = 64 * 1024 * 1024;
+
+/// A connection that notes in [`Waits`] what it waits for.
+#[derive(Debug)]
+struct Guarded<T> {
+    io: T,
+    waits: Arc<Waits>,
+    /// Runs while the client does not read.
+    limit: Option<Pin<Box<Sleep>>>,
+}
+
+impl<T: AsyncRead + AsyncWrite + Unpin> Guarded<T> {
+    fn new(io: T, waits: Arc<Waits>) -> Self {
+        Self { io, waits, limit: None }
+    }
+
+    /// Ends an answered connection so that the client can read the answer.
+    ///
+    /// Closing a socket while the client still writes makes its next write fail, and the client
+    /// then loses the answer. So this stops writing, and reads and discards further input.
+    async fn close(mut self) {
+        if self.io.shutdown().await.is_err() {
+            return;
+        }
+        let mut rest = (&mut self).take(LINGER_BYTES_MAX);
+        let mut nothing = tokio::io::sink();
+        timeout(LINGER_WAIT_MAX, tokio::io::copy(&mut rest, &mut nothing)).await.ok();
+    }
+
+    /// Notes the result of a write; an error if the client has not read for too long.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a connection whose client does not read is closed in time"
+    )]
+    fn note<W>(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<W>>) -> Poll<io::Result<W>> {
+        if written.is_ready() {
+            if self.limit.take().is_some() {
+                self.waits.came(For::Read);
+            }
+            return written;
+        }
+        self.waits.wait(For::Read);
+        let limit = self.limit.get_or_insert_with(|| Box::pin(sleep(READ_WAIT_MAX)));
+        match limit.as_mut().poll(cx) {
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(()) => {
+                tracing::warn!(
+                    seconds = READ_WAIT_MAX.as_secs(),
+                    "a connection whose client does not read is closed"
+                );
+                Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+            }
+        }
+    }
+}
+
+impl<T: AsyncRead + Unpin> AsyncRead for Guarded<T> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let polled = Pin::new(&mut self.io).poll_read(cx, buf);
+        if polled.is_pending() {
+            self.waits.nothing_to_read();
+        }
+        polled
+    }
+}
+
+impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Guarded<T> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.io).poll_write(cx, bytes);
+        self.note(cx, written)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_shutdown(cx)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffers: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.io).poll_write_vectored(cx, buffers);
+        self.note(cx, written)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.io.is_write_vectored()
+    }
 }

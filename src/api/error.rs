@@ -39,6 +39,28 @@ impl From<ProjectionError> for ApiError {
     }
 }
 
+impl From<BodyTooLarge> for ApiError {
+    /// 413 for a body larger than a journal record may be.
+    fn from(error: BodyTooLarge) -> Self {
+        Self::new(StatusCode::PAYLOAD_TOO_LARGE, error.to_string())
+    }
+}
+
+impl From<AppendError> for ApiError {
+    /// The journal rejected the append.
+    fn from(error: AppendError) -> Self {
+        let (status, message) = match &error {
+            AppendError::Full(_) => (StatusCode::INSUFFICIENT_STORAGE, error.to_string()),
+            AppendError::Closed => (StatusCode::SERVICE_UNAVAILABLE, error.to_string()),
+            // The cause is shown, because the user can often remove it, such as a full disk.
+            AppendError::Poisoned(poisoned) => {
+                (StatusCode::SERVICE_UNAVAILABLE, format!("{poisoned}: {}", poisoned.source))
+            }
+        };
+        Self::new(status, message)
+    }
+}
+
 impl ApiError {
     /// Refuses with `status` and no field.
     pub(crate) fn new(status: StatusCode, message: impl Into<String>) -> Self {
@@ -70,11 +92,6 @@ impl ApiError {
         Self::new(StatusCode::NOT_FOUND, format!("there is no {what} `{name}`"))
     }
 
-    /// 413 for a body larger than a journal record may be.
-    pub(crate) fn too_large(error: &BodyTooLarge) -> Self {
-        Self::new(StatusCode::PAYLOAD_TOO_LARGE, error.to_string())
-    }
-
     /// 503 for a temporary lack of room.
     pub(crate) fn busy(message: &str) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, message)
@@ -83,20 +100,6 @@ impl ApiError {
     /// The daemon stops and answers no more requests.
     pub(crate) fn stopping() -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "the daemon is stopping")
-    }
-
-    /// The journal rejected the append.
-    pub(crate) fn append(error: &AppendError) -> Self {
-        let status = match error {
-            AppendError::Full(_) => StatusCode::INSUFFICIENT_STORAGE,
-            AppendError::Poisoned(_) | AppendError::Closed => StatusCode::SERVICE_UNAVAILABLE,
-        };
-        let message = match error {
-            // The cause is shown, because the user can often remove it, such as a full disk.
-            AppendError::Poisoned(poisoned) => format!("{poisoned}: {}", poisoned.source),
-            AppendError::Full(_) | AppendError::Closed => error.to_string(),
-        };
-        Self::new(status, message)
     }
 
     pub(crate) fn into_body(self) -> ErrorBody {
@@ -130,7 +133,7 @@ mod tests {
 
     #[test]
     fn oversized_record_body_is_payload_too_large() {
-        let refused = ApiError::too_large(&BodyTooLarge { bytes: 7 });
+        let refused = ApiError::from(BodyTooLarge { bytes: 7 });
         assert_eq!(refused.into_response().status(), StatusCode::PAYLOAD_TOO_LARGE);
     }
 
@@ -142,7 +145,7 @@ mod tests {
             source: Arc::new(io::Error::other("no space left")),
         };
         assert_eq!(
-            ApiError::append(&poisoned.into()).to_string(),
+            ApiError::from(AppendError::from(poisoned)).to_string(),
             "the journal accepts no records since it failed to write /j/1.seg: no space left"
         );
     }

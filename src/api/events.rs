@@ -27,17 +27,15 @@ use crate::{
         App,
         actor::Actor,
         auth::Route,
-        caller::Caller,
         error::ApiError,
         extract::{EVENTS_BYTES_MAX, Params, Segment, header, read_body_up_to},
         history,
-        intake::{NewIds, commit, status},
+        intake::{Caller, NewIds, commit, status},
         lines,
         requester::Requester,
         wire::{
-            event::to_masked_json,
+            event::{Results, ResultsKind, Summary, to_masked_json},
             history::{EventWithHistory, LedgerLine, OtherEvent, raw},
-            publish::{Results, ResultsKind, Summary},
         },
     },
     daemon::tasks::run_blocking,
@@ -154,8 +152,8 @@ fn take_whole(
     (route, caller): (Route, &Caller),
     body: &[u8],
 ) -> Result<Result<bool, CallerNeeded>, ApiError> {
-    let severities = app.config.severities();
-    let defaults = Defaults::api(app.now(), route.of_events(), &severities);
+    let config = app.config.state();
+    let defaults = Defaults::api(app.now(), route.of_events(), &config.severities);
     let headers = || Headers::of(headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())));
     let binary = kind.is_none().then(headers);
     let kind = binary.as_ref().map(BodyKind::Binary).or(kind).unwrap_or(BodyKind::Json);
@@ -200,8 +198,8 @@ pub(crate) async fn get(
 ) -> Result<Json<EventWithHistory>, ApiError> {
     let mut access = actor.access(&app).await?;
     let Found { event: (seq, event), others } = loop {
-        let wanted = (name.clone(), params.source.clone());
-        match find(&app, wanted, access.readable()).await? {
+        let (source, readable) = (params.source.clone(), access.readable().clone());
+        match find(&app, Wanted { name: name.clone(), source, readable }).await? {
             Looked::Found(found) => break found,
             Looked::Withheld { session } => access.check_again(&app, &session).await?,
         }
@@ -219,12 +217,8 @@ struct Found {
 /// The event with this id or at this position, from this source if it is given.
 ///
 /// Errors: there is none, or the journal cannot be read.
-async fn find(
-    app: &App,
-    (name, source): (String, Option<String>),
-    readable: &Readable,
-) -> Result<Looked<Found>, ApiError> {
-    let wanted = Wanted { name: name.clone(), source, readable: readable.clone() };
+async fn find(app: &App, wanted: Wanted) -> Result<Looked<Found>, ApiError> {
+    let name = wanted.name.clone();
     match find_in_journal(app, wanted.clone()).await {
         Ok(Some(looked)) => Ok(looked),
         // The history may have an event whose segment was deleted or cannot be read.
@@ -280,14 +274,7 @@ async fn find_in_journal(app: &App, wanted: Wanted) -> Result<Option<Looked<Foun
         let source_of = |found: &RecordBuf| as_event(&found.as_record()).map(|event| event.source.to_owned());
         let of_source = |found: &RecordBuf| source.is_none() || source_of(found) == source;
         if !all.iter().any(of_source) && source.is_none() {
-            all = name
-                .parse()
-                .ok()
-                .map(|seq| journal.read_at(Seq(seq)))
-                .transpose()?
-                .flatten()
-                .into_iter()
-                .collect();
+            all = name.parse().map_or(Ok(None), |seq| journal.read_at(Seq(seq)))?.into_iter().collect();
         }
         let mut withheld = None;
         all.retain(|found| {

@@ -40,8 +40,9 @@ use crate::{
         probing::{self, Said},
         processes::{self, IdentifiedBy},
         wire::{
-            exchange::{AnswerView, ExchangeRequest, KnownFacts, join, of_answer, of_request, parse},
-            instructions::INSTRUCTIONS,
+            exchange::{
+                AnswerView, ExchangeRequest, INSTRUCTIONS, KnownFacts, join, of_answer, of_request, parse,
+            },
             views::SessionView,
         },
     },
@@ -87,10 +88,10 @@ pub(crate) async fn exchange(
     body: Body,
 ) -> Result<Response, ApiError> {
     let body = read_body_up_to(EXCHANGE_BYTES_MAX, &app.rooms.exchanges, body).await?;
-    let severities = app.config.severities();
+    let config = app.config.state();
     let read = || {
         let mut ids = derived_ids(&session, &body);
-        parse(&body, &session, app.now(), route.of_observations(), &severities, &mut ids)
+        parse(&body, &session, app.now(), route.of_observations(), &config.severities, &mut ids)
     };
     let mut request = app.rooms.exchanges.work(body.len(), read).await.map_err(ApiError::bad)?;
     name_sessions(&app, &mut request.exchange).await?;
@@ -279,7 +280,7 @@ pub(crate) async fn perform<'e>(
     let mut waiter = app.registry.register(&exchange.session);
     let request = waiter.request();
     let mut records = records_of(observed)?;
-    records.exchange(request, exchange).map_err(|error| ApiError::too_large(&error))?;
+    records.exchange(request, exchange)?;
     app.append(records).await?;
     match tokio::time::timeout(ANSWER_WAIT_MAX, waiter.answer()).await {
         Ok(answer) => {
@@ -308,7 +309,7 @@ fn note(exchange: &Exchange, answer: &Answer, took: Duration) {
 pub(crate) fn records_of<'e>(observed: impl Iterator<Item = EventRef<'e>>) -> Result<Records, ApiError> {
     let mut records = Records::new();
     for event in observed {
-        records.event(&event).map_err(|error| ApiError::too_large(&error))?;
+        records.event(&event)?;
     }
     Ok(records)
 }

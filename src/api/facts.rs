@@ -5,15 +5,15 @@
 //! forever, so it runs on its own thread (`api/probing.rs`). The exception is [quick](Quick)
 //! work on file systems that answer at once.
 
-mod quick;
-mod within;
+mod git_diff;
+mod limited;
 
 use std::{
     collections::{HashMap, VecDeque},
-    fs::{self, File, Metadata, OpenOptions},
+    fs::{self, Metadata},
     io::{self, ErrorKind, Read, Seek, SeekFrom},
     net::{SocketAddr, TcpStream},
-    os::unix::fs::{DirEntryExt, MetadataExt, OpenOptionsExt},
+    os::unix::fs::{DirEntryExt, MetadataExt},
     path::Path,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -31,12 +31,10 @@ use engine::{
 };
 use journal::{meter::MonotonicClock, time::Timestamp};
 
-use crate::{
-    api::git_diff::{Commits, changed_between},
-    daemon::program::Programs,
-};
+use crate::daemon::{program::Programs, regular_file};
 
-pub(crate) use self::{quick::Quick, within::Within};
+use self::git_diff::{Commits, changed_between};
+pub(crate) use self::limited::{Quick, Within};
 
 /// Most file states whose hash is cached, at some 100 bytes each; the cache is cleared beyond it.
 const HASHES_MAX: usize = 16_384;
@@ -53,8 +51,6 @@ const FOLDER_ENTRIES_MAX: usize = 4_096;
 /// Least age of a file's last change when its hash is cached, in milliseconds. The file system's
 /// clock is that coarse: a later change could have the same fingerprint.
 const SETTLED_MS: u64 = 10;
-/// Opens a pipe without waiting for its other end.
-const NON_BLOCKING: i32 = rustix::fs::OFlags::NONBLOCK.bits() as i32;
 
 /// Cached facts of files, for all sessions.
 #[derive(Debug, Default)]
@@ -196,7 +192,7 @@ impl Facts for Machine {
     }
 
     fn read(&self, path: &Path, from: u64, max: u64) -> Option<Vec<u8>> {
-        let mut file = open(path).ok()?;
+        let (mut file, _) = regular_file::open(path).ok()?;
         file.seek(SeekFrom::Start(from)).ok()?;
         let mut bytes = Vec::new();
         file.take(max).read_to_end(&mut bytes).ok()?;
@@ -246,18 +242,9 @@ const fn is_absence(kind: io::ErrorKind) -> bool {
     matches!(kind, io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
-/// A regular file, opened for reading.
-fn open(path: &Path) -> io::Result<File> {
-    let file = OpenOptions::new().read(true).custom_flags(NON_BLOCKING).open(path)?;
-    if file.metadata()?.is_file() {
-        return Ok(file);
-    }
-    Err(io::Error::new(io::ErrorKind::PermissionDenied, "not a regular file"))
-}
-
 /// The content of a file in the state `found`; `None` when its state has changed.
 fn read_state(path: &Path, found: &Fingerprint) -> io::Result<Option<Vec<u8>>> {
-    let mut file = open(path)?;
+    let (mut file, _) = regular_file::open(path)?;
     let mut content = Vec::with_capacity(usize::try_from(found.size).unwrap_or(0));
     (&mut file).take(HASHED_BYTES_MAX + 1).read_to_end(&mut content)?;
     let is_it = fingerprint(&file.metadata()?) == *found && content.len() as u64 == found.size;

@@ -2,6 +2,8 @@
 //!
 //! A page is newest first and names the `next` one, if there is one; new entries do not shift it.
 
+use std::{error::Error, str::FromStr};
+
 use axum::{Json, extract::State, http::StatusCode};
 use engine::{
     event::{Seq, SessionId},
@@ -16,8 +18,7 @@ use crate::api::wire::ErrorBody;
 use crate::{
     api::{
         App,
-        access::Access,
-        actor::Actor,
+        actor::{Access, Actor},
         error::ApiError,
         extract::{Params, Segment, SessionSegment},
         naming::known_session,
@@ -88,12 +89,9 @@ pub(crate) async fn events(
 }
 
 fn event_filter(app: &App, params: EventsParams) -> Result<EventFilter, ApiError> {
-    let pattern = params.event_type.as_deref().map(str::parse).transpose();
-    let severity = params.severity.as_deref().map(str::parse).transpose();
     Ok(EventFilter {
-        pattern: pattern.map_err(|error: engine::event::EventTypeError| bad("type", error.to_string()))?,
-        severity_min: severity
-            .map_err(|error: engine::event::SeverityError| bad("severity", error.to_string()))?,
+        pattern: parsed("type", params.event_type.as_deref())?,
+        severity_min: parsed("severity", params.severity.as_deref())?,
         source: params.source,
         session: params.session,
         workspace: params.workspace,
@@ -157,14 +155,12 @@ pub(crate) async fn notifications(
     Params(params): Params<NotificationsParams>,
 ) -> Result<Json<NotificationPage>, ApiError> {
     let limit = limit(params.limit.as_deref())?;
-    let priority = params.priority.as_deref().map(str::parse).transpose();
     if let Some(state) = params.state.as_deref().filter(|state| !STATES.contains(state)) {
         return Err(bad("state", format!("`{state}` is not a state; {}", hint(state, &STATES))));
     }
     let filter = NotificationFilter {
         readable: readable(&app, actor, params.session.as_deref()).await?,
-        priority: priority
-            .map_err(|error: engine::notification::WordError| bad("priority", error.to_string()))?,
+        priority: parsed("priority", params.priority.as_deref())?,
         session: params.session,
         subscriber: params.subscriber,
         state: params.state,
@@ -231,14 +227,9 @@ pub(crate) async fn messages(
     actor: Actor,
     Params(params): Params<PageParams>,
 ) -> Result<Json<MessagePage>, ApiError> {
-    actor.check(&app, &session).await?;
-    let (limit, before) = (limit(params.limit.as_deref())?, cursor(params.cursor.as_deref())?);
-    let id = session.clone();
-    let read = page(&app, limit, move |view| view.messages(id.as_str(), before, limit));
-    let Page { items: messages, next, projection } = read.await?;
-    if messages.is_empty() {
-        known(&app, session.as_str()).await?;
-    }
+    let read = |view: &View<'_>, id: &str, before, limit| view.messages(id, before, limit);
+    let page = session_page(&app, session, actor, &params, read);
+    let Page { items: messages, next, projection } = page.await?;
     Ok(Json(MessagePage { messages, next, projection }))
 }
 
@@ -254,14 +245,9 @@ pub(crate) async fn injections(
     actor: Actor,
     Params(params): Params<PageParams>,
 ) -> Result<Json<InjectionPage>, ApiError> {
-    actor.check(&app, &session).await?;
-    let (limit, before) = (limit(params.limit.as_deref())?, cursor(params.cursor.as_deref())?);
-    let id = session.clone();
-    let read = page(&app, limit, move |view| view.injections(id.as_str(), before, limit));
-    let Page { items: injections, next, projection } = read.await?;
-    if injections.is_empty() {
-        known(&app, session.as_str()).await?;
-    }
+    let read = |view: &View<'_>, id: &str, before, limit| view.injections(id, before, limit);
+    let page = session_page(&app, session, actor, &params, read);
+    let Page { items: injections, next, projection } = page.await?;
     Ok(Json(InjectionPage { injections, next, projection }))
 }
 
@@ -370,15 +356,26 @@ async fn page<T: Send + 'static>(
     Ok(Page { items, next, projection: how_far(app, projected) })
 }
 
-/// Refuses an unknown session.
-async fn known(app: &App, session: &str) -> Result<(), ApiError> {
-    let id = session.to_owned();
-    let is_known = app.projection.read(move |view| view.knows_session(&id)).await;
-    if is_known? {
-        return Ok(());
-    }
+/// Reads a page of the entries of a session.
+///
+/// Errors: also if the session is unknown, or `actor` may not act for it.
+async fn session_page<T: Send + 'static>(
+    app: &App,
+    session: SessionId,
+    actor: Actor,
+    params: &PageParams,
+    read: impl FnOnce(&View<'_>, &str, Option<i64>, usize) -> QueryResult<(Vec<(i64, T)>, bool)> + Send + 'static,
+) -> Result<Page<T>, ApiError> {
+    actor.check(app, &session).await?;
+    let (limit, before) = (limit(params.limit.as_deref())?, cursor(params.cursor.as_deref())?);
+    let id = session.clone();
+    let page = page(app, limit, move |view| read(view, id.as_str(), before, limit)).await?;
+    let id = session.clone();
     // An open session may have nothing in the history yet.
-    known_session(app, &SessionId::new(session)).await.map(|_| ())
+    if page.items.is_empty() && !app.projection.read(move |view| view.knows_session(id.as_str())).await? {
+        known_session(app, &session).await?;
+    }
+    Ok(page)
 }
 
 fn not_found(what: &str, name: &str, projection: &ProjectionView) -> ApiError {
@@ -392,6 +389,14 @@ fn not_found(what: &str, name: &str, projection: &ProjectionView) -> ApiError {
             ApiError::new(StatusCode::NOT_FOUND, message)
         }
     }
+}
+
+/// Parses the parameter `field`, if it is given.
+pub(crate) fn parsed<T: FromStr<Err: Error>>(
+    field: &'static str,
+    text: Option<&str>,
+) -> Result<Option<T>, ApiError> {
+    text.map(str::parse).transpose().map_err(|error: T::Err| bad(field, error.to_string()))
 }
 
 fn bad(field: &'static str, message: impl Into<String>) -> ApiError {

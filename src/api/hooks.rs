@@ -25,7 +25,6 @@ use crate::{
         App,
         actor::Actor,
         auth::{PeerPid, Route},
-        client_folder::ClientFolder,
         engine_handle::EngineView,
         error::ApiError,
         exchange::{note_written, perform, records_of},
@@ -35,7 +34,7 @@ use crate::{
         probing::{self, Said},
         processes::{self, IdentifiedBy},
         transcripts,
-        wake_routes::KnownSocket,
+        wake_routes::{ClientFolder, KnownSocket},
     },
     harness::{
         self, Headers, HookCall, HookEnv, HookError, Then, header_text,

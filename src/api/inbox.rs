@@ -29,7 +29,7 @@ use crate::api::{
     naming::known_session,
     notify::{place_of, session_for},
     questions::open_count,
-    wire::{inbox::InboxList, views::WaitingView},
+    wire::inbox::{InboxList, WaitingView},
 };
 
 /// Selects the queue.
@@ -119,21 +119,12 @@ enum PageStart {
 struct Waiting {
     /// The notification.
     notification: Arc<Notification>,
-    /// Where it waits.
-    place: WaitingPlace,
+    /// Who gets it, as `waits_for` of its view.
+    waits_for: &'static str,
+    /// The session in whose queue it is.
+    session: Option<SessionId>,
     /// How long ago it was made.
     age: Duration,
-}
-
-/// The queue in which a notification waits.
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum WaitingPlace {
-    /// Of a session, for its agent.
-    Agent(SessionId),
-    /// Of a session, for the user's approval.
-    User(SessionId),
-    /// Of none: no session in its scope is open.
-    NextSession,
 }
 
 /// Parses the output of [`write_start`].
@@ -233,28 +224,23 @@ fn in_queues(engine: &Engine, page: &WaitingPage, now: Timestamp) -> (Vec<Waitin
 
 fn waiting_in(session: &SessionView<'_>, now: Timestamp) -> Vec<Waiting> {
     let waiting = |PendingView { notification, is_for_user, age, redelivered: _ }| {
-        let place = if is_for_user { WaitingPlace::User } else { WaitingPlace::Agent };
-        Waiting { notification, place: place(session.id.clone()), age }
+        let waits_for = if is_for_user { WaitingView::USER } else { WaitingView::AGENT };
+        Waiting { notification, waits_for, session: Some(session.id.clone()), age }
     };
     session.injector.view(now).pending.into_iter().map(waiting).collect()
 }
 
 fn for_next_session(notification: &Arc<Notification>, now: Timestamp) -> Waiting {
-    let age = now.since(notification.created_at);
-    Waiting { notification: Arc::clone(notification), place: WaitingPlace::NextSession, age }
+    let (notification, age) = (Arc::clone(notification), now.since(notification.created_at));
+    Waiting { notification, waits_for: WaitingView::NEXT_SESSION, session: None, age }
 }
 
-fn view(Waiting { notification, place, age }: Waiting) -> WaitingView {
-    let (waits_for, session, workspace) = match (place, &notification.scope) {
-        (WaitingPlace::Agent(session), _) => (WaitingView::AGENT, Some(session.to_string()), None),
-        (WaitingPlace::User(session), _) => (WaitingView::USER, Some(session.to_string()), None),
-        (WaitingPlace::NextSession, Scope::Session(id)) => {
-            (WaitingView::NEXT_SESSION, Some(id.to_string()), None)
-        }
-        (WaitingPlace::NextSession, Scope::Workspace(folder)) => {
-            (WaitingView::NEXT_SESSION, None, Some(folder.to_string()))
-        }
-        (WaitingPlace::NextSession, Scope::All) => (WaitingView::NEXT_SESSION, None, None),
+fn view(Waiting { notification, waits_for, session, age }: Waiting) -> WaitingView {
+    let (session, workspace) = match (session, &notification.scope) {
+        (Some(session), _) => (Some(session.to_string()), None),
+        (None, Scope::Session(id)) => (Some(id.to_string()), None),
+        (None, Scope::Workspace(folder)) => (None, Some(folder.to_string())),
+        (None, Scope::All) => (None, None),
     };
     WaitingView {
         id: notification.id.to_string(),
@@ -353,22 +339,18 @@ mod tests {
     fn each_place_has_its_recipient_and_its_words() {
         let s1 = || SessionId::new("s1");
         let folder = || Scope::Workspace("/w".into());
-        for (place, scope, waits_for, session, workspace) in [
-            (WaitingPlace::Agent(s1()), Scope::All, "agent", Some("s1"), None),
-            (WaitingPlace::User(s1()), folder(), "user", Some("s1"), None),
-            (
-                WaitingPlace::NextSession,
-                Scope::Session(SessionId::new("s2")),
-                "next_session",
-                Some("s2"),
-                None,
-            ),
-            (WaitingPlace::NextSession, folder(), "next_session", None, Some("/w")),
-            (WaitingPlace::NextSession, Scope::All, "next_session", None, None),
+        let s2 = Scope::Session(SessionId::new("s2"));
+        for (queue, scope, waits_for, session, workspace) in [
+            (Some(s1()), Scope::All, "agent", Some("s1"), None),
+            (Some(s1()), folder(), "user", Some("s1"), None),
+            (None, s2, "next_session", Some("s2"), None),
+            (None, folder(), "next_session", None, Some("/w")),
+            (None, Scope::All, "next_session", None, None),
         ] {
             let notification =
                 Arc::new(Notification { scope, ..Notification::example("n1", Priority::High) });
-            let view = view(Waiting { notification, place, age: Duration::from_millis(5) });
+            let age = Duration::from_millis(5);
+            let view = view(Waiting { notification, waits_for, session: queue, age });
             let found = (&*view.waits_for, view.session.as_deref(), view.workspace.as_deref(), view.age_ms);
             assert_eq!(found, (waits_for, session, workspace, 5));
         }
@@ -388,7 +370,8 @@ mod tests {
             let events = vec![Seq(1), Seq(2), Seq(3)];
             let example = Notification::example("n1", Priority::High);
             let notification = Arc::new(Notification { sentences, untrusted_source, events, ..example });
-            let view = view(Waiting { notification, place: WaitingPlace::Agent(s1()), age: Duration::ZERO });
+            let (session, age) = (Some(s1()), Duration::ZERO);
+            let view = view(Waiting { notification, waits_for: WaitingView::AGENT, session, age });
             assert_eq!((&*view.sentence, &*view.text), (expected, "key: value"));
         }
     }

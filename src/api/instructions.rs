@@ -2,7 +2,7 @@
 
 use axum::Json;
 
-use crate::api::wire::instructions::{INSTRUCTIONS, InstructionsView};
+use crate::api::wire::exchange::{INSTRUCTIONS, InstructionsView};
 
 /// Shows what the texts of aside are, for a model's instructions.
 #[cfg_attr(test, utoipa::path(get, path = "/v1/instructions", tag = "sessions", responses((status = 200, body = InstructionsView))))]

@@ -1,10 +1,11 @@
-//! Appends batches of drafts to the journal, and answers with a verdict for each.
+//! Appends batches of drafts to the journal, and answers with a verdict for each. The sessions of the
+//! process that publishes them are found only for a draft that depends on them.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode};
 use engine::{
-    draft::{Intake, TakenBatch, Verdict, Verdicts},
+    draft::{CallerFacts, Intake, TakenBatch, Verdict, Verdicts},
     records::Records,
     request::FieldError,
 };
@@ -14,10 +15,15 @@ use journal::{
 };
 use uuid::Uuid;
 
-use crate::api::{
-    App,
-    error::ApiError,
-    wire::publish::{NumberedError, ResultView, Results, Summary},
+use crate::{
+    api::{
+        App,
+        error::ApiError,
+        extract,
+        requester::Requester,
+        wire::event::{NumberedError, ResultView, Results, SCOPE_HEADER, SCOPE_OF_CALLER, Summary},
+    },
+    harness::kind::{Evidence, Native},
 };
 
 /// Most refusals that a summary lists; further ones are only counted.
@@ -69,9 +75,7 @@ pub(crate) async fn commit(intake: &mut Intake, app: &App) -> Result<Verdicts, A
     let (records, batch) = drain(intake, app);
     let appended = match records {
         None => None,
-        Some(records) => {
-            Some(app.publisher.publish(records).await.map_err(|error| ApiError::append(&error))?)
-        }
+        Some(records) => Some(app.publisher.publish(records).await?),
     };
     Ok(batch.settle(appended.as_ref()))
 }
@@ -91,9 +95,7 @@ impl Begun {
         let (records, batch) = drain(intake, app);
         let appending = match records {
             None => None,
-            Some(records) => {
-                Some(app.publisher.begin_publish(records).await.map_err(|error| ApiError::append(&error))?)
-            }
+            Some(records) => Some(app.publisher.begin_publish(records).await?),
         };
         Ok(Self { appending, batch })
     }
@@ -104,7 +106,7 @@ impl Begun {
     pub(crate) async fn done(self) -> Result<Verdicts, ApiError> {
         let appended = match self.appending {
             None => None,
-            Some(appending) => Some(appending.done().await.map_err(|error| ApiError::append(&error))?),
+            Some(appending) => Some(appending.done().await?),
         };
         Ok(self.batch.settle(appended.as_ref()))
     }
@@ -178,6 +180,44 @@ const fn durability_name(level: Level) -> &'static str {
     match level {
         Level::Synced => "sync",
         Level::Written => "interval",
+    }
+}
+
+/// The process that publishes events.
+pub(crate) struct Caller {
+    app: App,
+    requester: Requester,
+    wants_scope: bool,
+    facts: OnceLock<CallerFacts>,
+}
+
+impl Caller {
+    pub(crate) fn new(app: &App, requester: Requester, headers: &HeaderMap) -> Self {
+        let wants_scope = extract::header(headers, SCOPE_HEADER) == Some(SCOPE_OF_CALLER);
+        Self { app: app.clone(), requester, wants_scope, facts: OnceLock::new() }
+    }
+
+    /// Finds the sessions of the publisher.
+    ///
+    /// Errors: the daemon is stopping.
+    pub(crate) async fn find(&self) -> Result<(), ApiError> {
+        let found = self.requester.find(&self.app).await?;
+        let is_of_ends = |native: &Native| native.evidence == Evidence::End;
+        let routes = self.app.registry.wake_routes();
+        let session = found.client().and_then(|client| client.sessions.first());
+        let folder = session.and_then(|session| routes.client_folder(session));
+        let reports_ends = folder.is_some_and(|folder| folder.kind.native.iter().any(is_of_ends));
+        self.facts.get_or_init(|| CallerFacts {
+            sessions: found.sessions().to_vec(),
+            reports_ends,
+            wants_scope: self.wants_scope,
+        });
+        Ok(())
+    }
+
+    /// What is known of it; `None` before [`Caller::find`].
+    pub(crate) fn facts(&self) -> Option<&CallerFacts> {
+        self.facts.get()
     }
 }
 

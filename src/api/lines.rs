@@ -18,12 +18,11 @@ use crate::{
     api::{
         App,
         auth::Route,
-        caller::Caller,
         error::ApiError,
         extract::{broken_off, lazy_timeout, too_slow},
-        intake::{Begun, NewIds, commit},
+        intake::{Begun, Caller, NewIds, commit},
         room::Reservation,
-        wire::publish::{Results, ResultsKind, Summary},
+        wire::event::{Results, ResultsKind, Summary},
     },
     daemon::tasks::produced,
 };
@@ -58,8 +57,7 @@ pub(crate) async fn publish(
     let mut lines = Lines::new(app, route, caller, body);
     // The disk works on one batch while the next is read.
     let mut ahead: Option<Begun> = None;
-    while let Some(gathered) = lines.gather().await {
-        gathered?;
+    while lines.gather().await? {
         let Lines { app, intake, is_ended, .. } = &mut lines;
         let before = if *is_ended { ahead.take() } else { ahead.replace(Begun::begin(intake, app).await?) };
         if let Some(before) = before {
@@ -118,27 +116,6 @@ fn json_line(value: &impl Serialize) -> Bytes {
     line.into()
 }
 
-/// Input of a body.
-enum Arrived {
-    Chunk(Bytes),
-    Broken(axum::Error),
-    End,
-    /// The client has sent nothing for [`SILENCE_MAX`].
-    Silence,
-    /// The daemon stops before further input.
-    Stopping,
-}
-
-impl From<Option<Result<Bytes, axum::Error>>> for Arrived {
-    fn from(arrived: Option<Result<Bytes, axum::Error>>) -> Self {
-        match arrived {
-            Some(Ok(chunk)) => Self::Chunk(chunk),
-            Some(Err(error)) => Self::Broken(error),
-            None => Self::End,
-        }
-    }
-}
-
 /// The state of a body that is being published.
 struct Lines {
     app: App,
@@ -175,14 +152,16 @@ impl Lines {
     /// Publishes the received lines, at most one batch, and waits for it; `None` at the end of the
     /// body.
     async fn next_batch(&mut self) -> Option<Result<Verdicts, ApiError>> {
-        match self.gather().await? {
-            Ok(()) => Some(commit(&mut self.intake, &self.app).await),
+        match self.gather().await {
+            Ok(true) => Some(commit(&mut self.intake, &self.app).await),
+            Ok(false) => None,
             Err(error) => Some(Err(error)),
         }
     }
 
-    /// Adds the received lines, at most one batch, to the intake; `None` at the end of the body.
-    async fn gather(&mut self) -> Option<Result<(), ApiError>> {
+    /// Adds the received lines, at most one batch, to the intake; returns false at the end of the
+    /// body.
+    async fn gather(&mut self) -> Result<bool, ApiError> {
         self.bytes = 0;
         loop {
             match self.take_lines() {
@@ -191,58 +170,52 @@ impl Lines {
                     continue;
                 }
                 Taken::CallerNeeded => {
-                    if let Err(error) = self.caller.find().await {
-                        return Some(Err(error));
-                    }
+                    self.caller.find().await?;
                     continue;
                 }
-                Taken::Batch => return Some(Ok(())),
-                Taken::All if self.is_ended => return (!self.intake.is_empty()).then_some(Ok(())),
+                Taken::Batch => return Ok(true),
+                Taken::All if self.is_ended => return Ok(!self.intake.is_empty()),
                 Taken::All => {}
             }
-            let Some(arrived) = self.arrived().await else { return Some(Ok(())) };
-            match arrived {
-                Arrived::Chunk(chunk) => {
+            let Some(arrived) = self.arrived().await? else { return Ok(true) };
+            match arrived.transpose().map_err(|error| broken_off(&error))? {
+                Some(chunk) => {
                     if self.room.is_none() {
-                        match self.app.rooms.publishing.take(ROOM_BYTES).await {
-                            Ok(room) => self.room = Some(room),
-                            Err(error) => return Some(Err(error)),
-                        }
+                        self.room = Some(self.app.rooms.publishing.take(ROOM_BYTES).await?);
                     }
                     self.splitter.push(&chunk);
                 }
-                Arrived::Broken(error) => return Some(Err(broken_off(&error))),
-                Arrived::Silence => return Some(Err(too_slow())),
-                Arrived::Stopping => return Some(Err(ApiError::stopping())),
-                Arrived::End => self.is_ended = true,
+                None => self.is_ended = true,
             }
         }
     }
 
-    /// The next input. Does not wait if the intake has events: `None` then means that nothing has
-    /// arrived yet.
-    async fn arrived(&mut self) -> Option<Arrived> {
+    /// The next item of the body. Does not wait if the intake has events: `None` then means that
+    /// nothing has arrived yet.
+    ///
+    /// Errors: the client has sent nothing for [`SILENCE_MAX`], or the daemon stops.
+    async fn arrived(&mut self) -> Result<Option<Option<Result<Bytes, axum::Error>>>, ApiError> {
         if self.intake.is_empty() {
             self.room = None;
             // A body without an end must not keep the daemon from stopping.
-            return Some(tokio::select! {
-                arrived = lazy_timeout(SILENCE_MAX, self.body.next()) => arrived.map_or(Arrived::Silence, Arrived::from),
-                () = self.app.stopped() => Arrived::Stopping,
-            });
+            return tokio::select! {
+                arrived = lazy_timeout(SILENCE_MAX, self.body.next()) => arrived.map(Some).ok_or_else(too_slow),
+                () = self.app.stopped() => Err(ApiError::stopping()),
+            };
         }
         if let Some(arrived) = self.body.next().now_or_never() {
-            return Some(arrived.into());
+            return Ok(Some(arrived));
         }
         // The task that runs this handler also reads the connection, so it must yield to see new
         // input.
         tokio::task::yield_now().await;
-        self.body.next().now_or_never().map(Arrived::from)
+        Ok(self.body.next().now_or_never())
     }
 
     /// Takes complete lines, and returns why it stopped.
     fn take_lines(&mut self) -> Taken {
-        let severities = self.app.config.severities();
-        let defaults = Defaults::api(self.app.now(), self.route.of_events(), &severities);
+        let config = self.app.config.state();
+        let defaults = Defaults::api(self.app.now(), self.route.of_events(), &config.severities);
         let mut new_id = || self.ids.next_id();
         let pause = self.bytes + PAUSE_BYTES;
         if self.intake.is_empty() && self.room.is_some() {

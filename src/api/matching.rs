@@ -41,8 +41,8 @@ pub(crate) async fn explain(
 ) -> Result<Json<MatchView>, ApiError> {
     let body = read_body(&app.rooms.publishing, body).await?;
     let mut ids = NewIds::default();
-    let severities = app.config.severities();
-    let defaults = Defaults::api(app.now(), route.of_events(), &severities);
+    let config = app.config.state();
+    let defaults = Defaults::api(app.now(), route.of_events(), &config.severities);
     let parsed = Draft::read(&body, &defaults, &mut || ids.next_id()).map_err(ApiError::bad)?;
     let event = Arc::new(parsed.as_event().to_event());
     let (explanation, known) = explained(&app, Arc::clone(&event)).await?;

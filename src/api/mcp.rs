@@ -5,14 +5,13 @@
 //! caller. A failed tool call returns a result with `isError`, because a model sees no other error.
 //!
 //! Bounds: [`MCP_CONNECTIONS_MAX`](super::registry::MCP_CONNECTIONS_MAX) connections,
-//! [`MESSAGE_BYTES_MAX`] and [`screened::VALUES_MAX`] values a message, [`bounded::CALLS_MAX`]
+//! [`MESSAGE_BYTES_MAX`] and [`bounded::VALUES_MAX`] values a message, [`bounded::CALLS_MAX`]
 //! concurrent calls of a connection.
 #[cfg(test)]
 use crate::api::wire::ErrorBody;
 
 mod bounded;
 mod caller;
-mod screened;
 mod tools;
 
 use std::{
@@ -42,9 +41,8 @@ use tokio::io::AsyncReadExt;
 use uuid::Uuid;
 
 use self::{
-    bounded::Bounded,
+    bounded::{Bounded, Screened},
     caller::{Called, Caller},
-    screened::Screened,
 };
 use crate::api::{
     App,

@@ -22,7 +22,7 @@ use prometheus_client::{
 use rustix::time::{ClockId, clock_gettime};
 
 use self::families::{Family, Labels, Process, Values};
-use crate::api::{App, error::ApiError, status};
+use crate::api::{App, admin, error::ApiError};
 
 /// The content type of OpenMetrics text.
 const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -33,7 +33,7 @@ const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset
     responses((status = 200, content_type = "application/openmetrics-text", body = String)),
 ))]
 pub(crate) async fn metrics(State(app): State<App>) -> Result<Response, ApiError> {
-    let status = status::status_of(&app).await?;
+    let status = admin::status_of(&app).await?;
     let text = write(families::all(&status, &app.meters, &read_process())).map_err(|error| {
         ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, format!("the metrics cannot be written: {error}"))
     })?;

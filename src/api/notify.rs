@@ -124,7 +124,7 @@ pub(crate) async fn verdict_on(app: &App, notice: Arc<str>) -> Result<Option<Ver
 /// Publishes `event` with `notice`, and returns its sinks.
 pub(crate) async fn say(app: &App, notice: &Notice, event: &Event) -> Result<NotifyAnswer, ApiError> {
     let records = Records::build(|records| records.own_event(event));
-    app.publisher.publish(records).await.map_err(|error| ApiError::append(&error))?;
+    app.publisher.publish(records).await?;
     let verdict = verdict_on(app, Arc::clone(&notice.id)).await?;
     log(notice, verdict.as_ref());
     Ok(answer(notice, verdict.as_ref(), notice.at))

@@ -10,7 +10,7 @@ use std::{
     panic::{self, AssertUnwindSafe},
     pin::pin,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, OnceLock,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
@@ -32,7 +32,7 @@ use crate::{
         App,
         extract::header,
         facts::{Machine, Quick},
-        look_input::{LateLook, LookInput, Missed},
+        looks::{LateLook, LookInput, Missed},
     },
     daemon::tasks::run_blocking,
 };
@@ -247,8 +247,9 @@ async fn run_on_a_thread(
 ) -> Option<Vec<Event>> {
     let (input, is_comparing) = (Arc::new(input), Arc::new(AtomicBool::new(false)));
     let (shared, compares) = (Arc::clone(&input), Arc::clone(&is_comparing));
-    let waits = Arc::new(Waits::default());
-    let waited_for = Arc::clone(&waits);
+    // Which of both came first.
+    let first = Arc::new(OnceLock::new());
+    let noted = Arc::clone(&first);
     let look = run_blocking(move || {
         let machine = machine(&shared, &looking.app, &compares);
         let facts: Box<dyn Facts> = match through {
@@ -264,7 +265,7 @@ async fn run_on_a_thread(
         let answers = recorder.into_answers();
         // A call that was to begin has begun by the next exchange, whose caller is another one.
         let is_kept = shared.limited_to.is_none() && shared.point != InjectionPoint::BeforeTool;
-        if waited_for.finish() == Stage::GivenUp && is_kept {
+        if *noted.get_or_init(|| First::Look) == First::Exchange && is_kept {
             looking.app.registry.looks().keep_late(LateLook { input: shared, answers, took });
         }
         found
@@ -275,7 +276,7 @@ async fn run_on_a_thread(
     if looked.is_err() && is_comparing.load(Ordering::Relaxed) {
         looked = timeout(part(GIT_PART), &mut look).await;
     }
-    let is_late = looked.is_err() && waits.give_up() == Stage::GivenUp;
+    let is_late = looked.is_err() && *first.get_or_init(|| First::Exchange) == First::Exchange;
     if is_late {
         tracing::debug!(session = %input.session, "the probes take too long; the next exchange gets what they find");
         app.meters.looks_missed.fetch_add(1, Ordering::Relaxed);
@@ -297,39 +298,13 @@ async fn run_on_a_thread(
     }
 }
 
-/// Whether an exchange waits for its look.
-#[derive(Debug, Default)]
-struct Waits(Mutex<Stage>);
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-enum Stage {
-    /// The exchange waits.
-    #[default]
-    Waiting,
-    /// The exchange went ahead first.
-    GivenUp,
-    /// The look finished first.
-    Finished,
-}
-
-impl Waits {
-    /// Ends the wait; returns which of both came first.
-    fn give_up(&self) -> Stage {
-        self.end_as(Stage::GivenUp)
-    }
-
-    /// Ends the look; returns which of both came first.
-    fn finish(&self) -> Stage {
-        self.end_as(Stage::Finished)
-    }
-
-    fn end_as(&self, end: Stage) -> Stage {
-        let mut stage = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if *stage == Stage::Waiting {
-            *stage = end;
-        }
-        *stage
-    }
+/// A look, or the exchange that waits for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum First {
+    /// The look finished.
+    Look,
+    /// The exchange went ahead.
+    Exchange,
 }
 
 /// Keeps the calls of a look without a result for the next exchange, and counts it.

@@ -16,9 +16,8 @@ use tokio_stream::StreamExt;
 use crate::{
     api::{
         App,
-        client_folder::{read_session_file, read_settings},
         processes::is_below,
-        wake_routes::KnownSocket,
+        wake_routes::{KnownSocket, read_session_file, read_settings},
     },
     capability::source::process::running,
     daemon::tasks::run_blocking,

@@ -26,8 +26,7 @@ use serde::Deserialize;
 use crate::api::wire::ErrorBody;
 use crate::api::{
     App,
-    access::Access,
-    actor::Actor,
+    actor::{Access, Actor},
     error::ApiError,
     extract::{Params, Segment, read_body},
     notify::{new_id, place_of, say, session_for, verdict_on, ways},
@@ -202,16 +201,10 @@ pub(crate) async fn answer(
     let event = chosen.event(&new_id('a'), app.now());
     app.append(Records::build(|records| records.own_event(&event))).await?;
     match state_of(&app, &question.id).await? {
-        Some(QuestionState::Ended { end: End::Answered { event: by, answer, .. }, .. }) if by == event.id => {
-            let (answer, by) = (Some(answer.to_string()), Some(chosen.by.to_string()));
-            Ok(Json(QuestionEnd {
-                question: question.id.to_string(),
-                state: "answered".to_owned(),
-                answer,
-                by,
-            }))
-        }
-        Some(QuestionState::Ended { end, .. }) => Err(over(&question.id, &end)),
+        Some(QuestionState::Ended { end, .. }) => match &end {
+            End::Answered { event: by, .. } if *by == event.id => Ok(Json(end_view(&question.id, &end))),
+            End::Answered { .. } | End::Expired => Err(over(&question.id, &end)),
+        },
         Some(QuestionState::Open(_)) | None => Err(ApiError::not_found("open question", &id)),
     }
 }
@@ -296,16 +289,15 @@ pub(crate) async fn wait(
         () = app.stopped() => return Ok(StatusCode::NO_CONTENT.into_response()),
     };
     let Ok(ended) = ended else { return Ok(StatusCode::NO_CONTENT.into_response()) };
-    let view = match ended? {
-        End::Answered { answer, by, .. } => QuestionEnd {
-            question: id,
-            state: "answered".to_owned(),
-            answer: Some(answer.to_string()),
-            by: Some(by.to_string()),
-        },
-        End::Expired => QuestionEnd { question: id, state: "expired".to_owned(), answer: None, by: None },
+    Ok(Json(end_view(&id, &ended?)).into_response())
+}
+
+fn end_view(id: &str, end: &End) -> QuestionEnd {
+    let (state, answer, by) = match end {
+        End::Answered { answer, by, .. } => ("answered", Some(answer.to_string()), Some(by.to_string())),
+        End::Expired => ("expired", None, None),
     };
-    Ok(Json(view).into_response())
+    QuestionEnd { question: id.to_owned(), state: state.to_owned(), answer, by }
 }
 
 /// [`check_asker`] of a question that is known.

@@ -27,8 +27,12 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot, watch};
 
 use crate::{
     api::{
-        connections::CONNECTIONS_MAX, error::ApiError, hook_troubles::HookTroubles, knowledge::Knowledge,
-        looks::Looks, process_table::Processes, wake_routes::WakeRoutes,
+        connections::CONNECTIONS_MAX,
+        error::ApiError,
+        hook_troubles::HookTroubles,
+        looks::{Knowledge, Looks},
+        process_table::Processes,
+        wake_routes::WakeRoutes,
     },
     capability::source::inputs::Inputs,
     daemon::program::Programs,

@@ -9,7 +9,7 @@ use axum::{
 
 #[cfg(test)]
 use crate::api::wire::{ErrorBody, views::ReloadView};
-use crate::api::{App, config_handle::ReloadRefusal, error::ApiError, wire::views::RefusedReloadView};
+use crate::api::{App, ReloadRefusal, error::ApiError, wire::views::RefusedReloadView};
 
 /// Reloads the configuration, all or nothing.
 ///
@@ -30,7 +30,7 @@ pub(crate) async fn reload(State(app): State<App>) -> Result<Response, ApiError>
             let error = ApiError::new(status, message).into_body();
             Ok((status, Json(RefusedReloadView { error, found })).into_response())
         }
-        Err(ReloadRefusal::Journal(error)) => Err(ApiError::append(&error)),
+        Err(ReloadRefusal::Journal(error)) => Err(error.into()),
         Err(ReloadRefusal::Failed(why)) => Err(ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, why)),
     }
 }

@@ -114,6 +114,15 @@ impl Requester {
 }
 
 impl Found {
+    /// The client that it runs below.
+    pub(crate) fn client(&self) -> Option<&Client> {
+        match self {
+            Self::Below(client) => Some(client),
+            // A client does not know a process that has left its process tree.
+            Self::Left(_) | Self::AtTerminal(_) | Self::Unknown | Self::WithToken => None,
+        }
+    }
+
     /// The sessions that it belongs to; none if it may act for any.
     pub(crate) fn sessions(&self) -> &[SessionId] {
         match self {

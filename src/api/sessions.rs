@@ -15,8 +15,7 @@ use serde::Deserialize;
 use crate::api::wire::ErrorBody;
 use crate::api::{
     App,
-    access::Access,
-    actor::Actor,
+    actor::{Access, Actor},
     error::ApiError,
     extract::{Params, SessionSegment},
     naming::{all_sessions, find_session, known_session, no_session},

@@ -48,7 +48,7 @@ pub(crate) async fn report(
         Err(left) => Ok(Json(Reported { published: false, reason: Some(left.as_str()) })),
         Ok(event) => {
             let records = Records::build(|records| records.own_event(&event));
-            app.publisher.publish(records).await.map_err(|error| ApiError::append(&error))?;
+            app.publisher.publish(records).await?;
             Ok(Json(Reported { published: true, reason: None }))
         }
     }

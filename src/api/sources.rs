@@ -71,7 +71,7 @@ pub(crate) async fn sources(
     let (rules, harnesses) = app.engine.read(in_force).await?;
     let here = Here {
         in_force: Generation { rules, outside: app.registry.sources().settings() },
-        origins: app.config.origins(),
+        origins: Arc::clone(&app.config.state().origins),
         harnesses,
         troubles: Arc::clone(&app.registry.sources().troubles),
     };

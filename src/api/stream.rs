@@ -27,7 +27,7 @@ use engine::{
 };
 use futures_util::stream;
 use journal::{ReadError, Reader, record::Record};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio_stream::{Stream, StreamExt};
 
@@ -36,17 +36,16 @@ use crate::api::wire::{ErrorBody, event::EventView};
 use crate::{
     api::{
         App,
-        access::{Access, History},
-        actor::Actor,
+        actor::{Access, Actor, History},
         auth::PeerPid,
-        client_folder::ClientFolder,
         clients::FollowerClient,
         error::ApiError,
         extract::{IdSegment, Params, header},
+        history::parsed,
         naming::{known_session, session_now, session_of},
         registry::Watcher,
         sessions::pending_now,
-        wake_routes::{Attached, ForFollower},
+        wake_routes::{Attached, ClientFolder, ForFollower},
         wire::{
             event::to_json,
             views::{PendingView, WakeView},
@@ -93,7 +92,7 @@ pub(crate) async fn events(
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
     let place = app.registry.follow()?;
-    let filter = Filter::read(&params).map_err(ApiError::bad)?;
+    let filter = Filter::read(&params)?;
     let access = actor.access(&app).await?;
     let end = app.journal.written().borrow().next();
     let from = match header(&headers, "last-event-id").filter(|id| !id.is_empty()) {
@@ -132,17 +131,9 @@ struct Filter {
 }
 
 impl Filter {
-    fn read(params: &StreamParams) -> Result<Self, FieldError> {
-        let pattern = params.pattern.as_deref().map(str::parse).transpose();
-        let severity = params.severity.as_deref().map_or(Ok(Severity::Debug), str::parse);
-        Ok(Self {
-            pattern: pattern.map_err(|error: engine::event::EventTypeError| {
-                FieldError::new("pattern", error.to_string())
-            })?,
-            severity_min: severity.map_err(|error: engine::event::SeverityError| {
-                FieldError::new("severity", error.to_string())
-            })?,
-        })
+    fn read(params: &StreamParams) -> Result<Self, ApiError> {
+        let severity_min = parsed("severity", params.severity.as_deref())?.unwrap_or(Severity::Debug);
+        Ok(Self { pattern: parsed("pattern", params.pattern.as_deref())?, severity_min })
     }
 
     /// The record as a stream event, if it is an event that matches.
@@ -324,7 +315,9 @@ pub(crate) async fn session(
             let client = params.client().map_err(ApiError::bad)?;
             let session = session_of(&app, id, client.harness.name.as_deref()).await?;
             client.attach(&app, &session, actor, peer).await?;
-            Queue::of_process(app, session, place).await?
+            let mut queue = Queue::of(app, session.clone(), place).await?;
+            queue.attach(session).await?;
+            queue
         }
         None => {
             let session = session_of(&app, id, None).await?;
@@ -362,13 +355,6 @@ impl Queue {
         Ok(Self { attached: None, app, watcher, first: Some(first), has_ended: false, _place: place })
     }
 
-    /// Follows the session that now runs in the process of `session`, as its follower.
-    async fn of_process(app: App, session: SessionId, place: OwnedSemaphorePermit) -> Result<Self, ApiError> {
-        let mut queue = Self::of(app, session.clone(), place).await?;
-        queue.attach(session).await?;
-        Ok(queue)
-    }
-
     /// Continues as the follower of the session that now runs in the process of `session`.
     async fn attach(&mut self, mut session: SessionId) -> Result<(), ApiError> {
         self.attached = None;
@@ -390,7 +376,7 @@ impl Queue {
             return None;
         }
         if let Some(first) = self.first.take() {
-            return Some(pending_event(&first));
+            return Some(queue_event("pending", &first));
         }
         let is_attached = self.attached.is_some();
         let for_follower = async {
@@ -406,19 +392,21 @@ impl Queue {
                     self.has_ended = true;
                     SseEvent::default().event("replaced").data("{}")
                 }
-                ForFollower::Sentence(sentence) => wake_event(&WakeView { sentence: sentence.to_string() }),
+                ForFollower::Sentence(sentence) => {
+                    queue_event("wake", &WakeView { sentence: sentence.to_string() })
+                }
             }),
             pending = self.watcher.changed() => {
                 let pending = pending?;
                 match &pending.moved_to {
                     Some(to) if is_attached => {
                         self.attach(to.clone()).await.ok()?;
-                        self.first.take().as_ref().map(pending_event)
+                        self.first.take().map(|first| queue_event("pending", &first))
                     }
                     Some(_) | None if is_attached && pending.is_closed => {
                         Some(SseEvent::default().event("closed").data("{}"))
                     }
-                    Some(_) | None => Some(pending_event(&PendingView::of(&pending))),
+                    Some(_) | None => Some(queue_event("pending", &PendingView::of(&pending))),
                 }
             }
             () = self.app.stopped() => None,
@@ -426,12 +414,7 @@ impl Queue {
     }
 }
 
-fn wake_event(wake: &WakeView) -> SseEvent {
-    let json = serde_json::to_string(wake).expect("text always serializes");
-    SseEvent::default().event("wake").data(json)
-}
-
-fn pending_event(pending: &PendingView) -> SseEvent {
-    let json = serde_json::to_string(pending).expect("text and numbers always serialize");
-    SseEvent::default().event("pending").data(json)
+fn queue_event(name: &str, content: &impl Serialize) -> SseEvent {
+    let json = serde_json::to_string(content).expect("text and numbers always serialize");
+    SseEvent::default().event(name).data(json)
 }

@@ -6,9 +6,9 @@
 
 use std::{
     convert::Infallible,
-    fs::{self, File},
     io::{self, Read, Seek, SeekFrom},
     os::unix::fs::MetadataExt,
+    path::Path,
     time::Duration,
 };
 
@@ -17,7 +17,7 @@ use tokio::sync::mpsc;
 
 use crate::{
     api::{App, error::ApiError, naming::unconfirmed},
-    daemon::tasks::run_blocking,
+    daemon::{regular_file, tasks::run_blocking},
     harness::{self, Transcript},
 };
 
@@ -83,12 +83,10 @@ async fn look(app: &App, transcript: Transcript) -> Result<(), ApiError> {
 
 /// Reads the end of a regular file of the user `own`.
 fn read_tail(path: &str, own: u32) -> io::Result<Vec<u8>> {
-    // Checked before it is opened: opening a pipe blocks until it has a writer.
-    let found = fs::metadata(path)?;
-    if !found.is_file() || found.uid() != own {
-        return Err(io::Error::new(io::ErrorKind::PermissionDenied, "not a regular file of this user"));
+    let (mut file, found) = regular_file::open(Path::new(path))?;
+    if found.uid() != own {
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, "not a file of this user"));
     }
-    let mut file = File::open(path)?;
     file.seek(SeekFrom::Start(found.len().saturating_sub(TAIL_BYTES)))?;
     let mut tail = Vec::new();
     file.take(TAIL_BYTES).read_to_end(&mut tail)?;

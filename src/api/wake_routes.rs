@@ -1,22 +1,29 @@
-//! The wake routes: sessions with an attached follower, and sessions with a message socket.
+//! The wake routes: sessions with an attached follower, and sessions with a message socket; and the
+//! folders of their clients' files, which show whether a client can be woken.
 //!
 //! A wake is one sentence. The notifications behind it stay in the engine's queue until the hook of
 //! the turn that it starts leases them, so a wake that gets lost loses nothing, and is repeated by
 //! the next route. The token of a socket is kept only here, in memory.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use dashmap::{DashMap, DashSet};
 use engine::{event::SessionId, io::Pending, session::WakeKind, sorted::SortedMap};
 use journal::time::Timestamp;
+use serde_json::Value;
 use tokio::sync::{Notify, mpsc, oneshot};
 
 use crate::{
-    api::{client_folder::ClientFolder, process_table::Processes, wire::harness::AttachedView},
+    api::{process_table::Processes, wire::harness::AttachedView},
+    daemon::regular_file,
     harness::{
+        kind::{FILE_BYTES_MAX, Kind, SessionFile},
         process::Process,
         wake::{Attempts, MessageSocket, Step, WakeRoute},
     },
@@ -291,6 +298,38 @@ impl Drop for Attached {
     }
 }
 
+/// Largest settings file that is read, in bytes.
+const SETTINGS_BYTES_MAX: u64 = 1024 * 1024;
+
+/// The folder of a client's files, and the kind of client.
+#[derive(Debug, Clone)]
+pub(crate) struct ClientFolder {
+    pub(crate) kind: &'static Kind,
+    pub(crate) path: PathBuf,
+}
+
+impl ClientFolder {
+    /// Whether the client writes session files, or did so once.
+    pub(super) fn has_session_files(&self) -> bool {
+        let files = self.kind.session_files();
+        files.is_some_and(|files| (files.path)(&self.path, 0).parent().is_some_and(Path::is_dir))
+    }
+}
+
+/// Reads the session file of the client with this process and the folder `folder`.
+pub(crate) fn read_session_file(folder: &ClientFolder, process: Process) -> Option<SessionFile> {
+    let files = folder.kind.session_files()?;
+    let text = regular_file::read(&(files.path)(&folder.path, process.pid), FILE_BYTES_MAX).ok()?;
+    (files.parse)(&text, process)
+}
+
+/// Reads the user's settings of a client with hooks; `None` if there are none that the client could
+/// read.
+pub(crate) fn read_settings(folder: &ClientFolder) -> Option<Value> {
+    let path = folder.path.join(folder.kind.hooks()?.installation.settings.user);
+    serde_json::from_slice(&regular_file::read(&path, SETTINGS_BYTES_MAX).ok()?).ok()
+}
+
 #[cfg(test)]
 mod tests {
     use std::path::Path;
@@ -376,6 +415,19 @@ mod tests {
             routes.wake(&waking(&session));
             assert_eq!(due(&routes, 0), [WakeRoute::MessageSocket]);
             routes.wake(&Pending::nothing(session.clone()));
+        }
+    }
+
+    use crate::harness::trial;
+
+    #[test]
+    fn client_without_files_has_no_state() {
+        let folder = tempfile::tempdir().expect("a folder");
+        for kind in [&trial::EXTENSION, &trial::PROXY] {
+            let folder = ClientFolder { kind, path: folder.path().to_owned() };
+            assert!(!folder.has_session_files());
+            assert_eq!(read_session_file(&folder, Process { pid: 1, started: 1 }), None);
+            assert_eq!(read_settings(&folder), None);
         }
     }
 }

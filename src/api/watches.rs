@@ -28,8 +28,7 @@ use crate::api::wire::ErrorBody;
 use crate::{
     api::{
         App,
-        access::Access,
-        actor::Actor,
+        actor::{Access, Actor},
         error::ApiError,
         extract::{Params, Segment, read_body, read_session},
         naming::{find_session, known_session, session_now, session_of},
@@ -227,7 +226,7 @@ pub(crate) async fn begin(
     let open = open(app).await?;
     BOUNDS.check(open.iter().map(|open| Held::from(&**open)), &Held::from(&watch))?;
     let set = Records::build(|records| records.own_event(&watch.set_event()));
-    app.publisher.publish(set).await.map_err(|error| ApiError::append(&error))?;
+    app.publisher.publish(set).await?;
     Ok(Begun::Set(Box::new(watch)))
 }
 
@@ -339,7 +338,6 @@ fn is_in_turn(state: &str) -> bool {
 
 /// Checks a condition before it is waited for.
 async fn look_at(app: &App, watch: &Watch, index: usize, part: &Part) -> Result<Part, ApiError> {
-    let text = part.text.clone();
     if let Condition::Ci { reference, folder } = &part.condition {
         let (session, workspace) = (watch.session.as_ref(), watch.workspace.as_deref());
         let is_followed = app.registry.sources().ci.borrow().has(session, workspace, reference.as_deref());
@@ -354,11 +352,11 @@ async fn look_at(app: &App, watch: &Watch, index: usize, part: &Part) -> Result<
         let now = find_session(app, &session_now(app, session).await?).await?;
         let is_idle = now.is_none_or(|session| !session.is_open || !is_in_turn(&session.state));
         let met = is_idle.then(|| "no turn is under way".to_owned());
-        return Ok(Part { text, condition: part.condition.clone(), met });
+        return Ok(Part { met, ..part.clone() });
     }
     let wrong = |error: LookError| ApiError::bad(FieldError::new(field(index), error.to_string()));
     Ok(match look(&part.condition).await.map_err(wrong)? {
-        Look::Met(state) => Part { text, condition: part.condition.clone(), met: Some(state) },
-        Look::Open(condition) => Part { text, condition, met: None },
+        Look::Met(state) => Part { met: Some(state), ..part.clone() },
+        Look::Open(condition) => Part { condition, ..part.clone() },
     })
 }

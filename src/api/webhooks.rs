@@ -36,8 +36,8 @@ use crate::{
         extract::{self, Segment, read_body},
         tokens::WEBHOOKS_PATH,
         wire::{
-            ErrorView,
-            publish::NumberedError,
+            self, ErrorView,
+            event::NumberedError,
             views::{SenderList, SenderView},
         },
     },
@@ -59,7 +59,7 @@ pub(crate) struct Taken {
     /// Number of its events that were published before, by id.
     duplicates: usize,
     /// Number of its alerts that are invalid.
-    #[serde(skip_serializing_if = "is_zero")]
+    #[serde(skip_serializing_if = "wire::is_zero")]
     refused: usize,
     /// Why they are; the first 100.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -68,11 +68,6 @@ pub(crate) struct Taken {
 
 /// Most errors in an answer.
 const ERRORS_MAX: usize = 100;
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-fn is_zero(count: &usize) -> bool {
-    *count == 0
-}
 
 /// The content of a body: its events, and the parts that are invalid.
 #[derive(Debug, Default)]
@@ -93,7 +88,7 @@ struct Report {
 /// Lists the permitted senders of webhooks, and whether their secrets can be read.
 #[cfg_attr(test, utoipa::path(get, path = "/v1/webhooks", tag = "admin", responses((status = 200, body = SenderList))))]
 pub(crate) async fn list(State(app): State<App>) -> Json<SenderList> {
-    let known = app.config.webhooks();
+    let config = app.config.state();
     let view = |(kind, sender): &(Kind, Sender)| SenderView {
         name: kind.as_str().to_owned(),
         path: format!("{WEBHOOKS_PATH}{kind}"),
@@ -105,7 +100,7 @@ pub(crate) async fn list(State(app): State<App>) -> Json<SenderList> {
             .and_then(|file| regular_file::read_secret(file).err())
             .map(|error| error.to_string()),
     };
-    let senders = known.senders.iter().map(view).collect();
+    let senders = config.webhooks.senders.iter().map(view).collect();
     Json(SenderList { senders, listens_on: app.registry.tcp().map(|address| address.to_string()) })
 }
 
@@ -130,8 +125,8 @@ pub(crate) async fn webhook(
     headers: HeaderMap,
     body: Body,
 ) -> Result<(StatusCode, Json<Taken>), ApiError> {
-    let known = app.config.webhooks();
-    let (kind, sender) = expected(&known, &name)?;
+    let config = app.config.state();
+    let (kind, sender) = expected(&config.webhooks, &name)?;
     let secret = match &sender.secret_file {
         Some(file) => Some(regular_file::read_secret(file).map_err(|error| unusable(kind, &error))?),
         None if may_publish => None,
@@ -149,7 +144,7 @@ pub(crate) async fn webhook(
         if kind == Kind::Alertmanager {
             return read_alerts(&app, &body);
         }
-        let said = webhook::said(kind, &header, text_of(&body)?, known.rows());
+        let said = webhook::said(kind, &header, text_of(&body)?, config.webhooks.rows());
         let said = said.map_err(|error| no_json(&error, &body))?;
         let id = delivery.unwrap_or_else(|| Uuid::now_v7().to_string());
         Ok(Content { reports: vec![Report { id, opposite: None, said }], refused: Vec::new() })
@@ -172,8 +167,8 @@ pub(crate) async fn webhook(
     ),
 ))]
 pub(crate) async fn alerts(State(app): State<App>, body: Body) -> Result<Json<Taken>, ApiError> {
-    let known = app.config.webhooks();
-    let (_, sender) = expected(&known, Kind::Alertmanager.as_str())?;
+    let config = app.config.state();
+    let (_, sender) = expected(&config.webhooks, Kind::Alertmanager.as_str())?;
     let body = read_body(&app.rooms.publishing, body).await?;
     let content = app.rooms.publishing.work(body.len(), || read_alerts(&app, &body)).await?;
     take(&app, Kind::Alertmanager, sender, content).await.map(|(_, taken)| taken)
@@ -253,10 +248,12 @@ async fn take(
     sender: &Sender,
     content: Content,
 ) -> Result<(StatusCode, Json<Taken>), ApiError> {
-    let severities = app.config.severities();
+    let config = app.config.state();
     let event = |id: String, said: Said| Event {
         id: id.into(),
-        severity: said.severity.unwrap_or_else(|| severities.default_severity(said.event_type.as_str())),
+        severity: said
+            .severity
+            .unwrap_or_else(|| config.severities.default_severity(said.event_type.as_str())),
         event_type: said.event_type,
         source: kind.as_str().into(),
         provenance: Provenance::Remote,
@@ -276,13 +273,13 @@ async fn take(
             Some(opposite) => records.change(&event.as_ref(), &opposite),
             None => records.event(&event.as_ref()),
         };
-        added.map_err(|error| ApiError::too_large(&error))?;
+        added?;
     }
     let refused = content.refused.len();
     let errors = content.refused.into_iter().take(ERRORS_MAX).map(numbered).collect();
     let mut taken = Taken { published: 0, duplicates: 0, refused, errors };
     if reported > 0 {
-        let appended = app.publisher.publish(records).await.map_err(|error| ApiError::append(&error))?;
+        let appended = app.publisher.publish(records).await?;
         let is_duplicate = |outcome: &Outcome| matches!(outcome, Outcome::Duplicate(_));
         taken.duplicates = appended.outcomes().filter(is_duplicate).count();
         taken.published = reported - taken.duplicates;

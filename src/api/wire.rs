@@ -9,9 +9,7 @@ pub mod exchange;
 pub mod harness;
 pub mod history;
 pub mod inbox;
-pub mod instructions;
 pub mod notify;
-pub mod publish;
 pub mod questions;
 pub mod sources;
 pub mod views;
@@ -37,4 +35,9 @@ pub struct ErrorView {
     pub field: Option<String>,
     /// What is wrong.
     pub message: String,
+}
+
+/// Whether a count is zero, and left out.
+pub(super) fn is_zero<T: Default + PartialEq>(count: &T) -> bool {
+    *count == T::default()
 }

@@ -11,7 +11,7 @@ use super::{
     ids::{self, Names, ShortIds},
     terminal::{self, Terminal, Tone, one_line},
 };
-use crate::api::wire::{inbox::InboxList, views::WaitingView};
+use crate::api::wire::inbox::{InboxList, WaitingView};
 use decision::{Which, discuss, dismiss};
 use pick::asked;
 
@@ -179,7 +179,7 @@ fn indented(text: &str, indent: usize, terminal: &Terminal) -> String {
 #[cfg(test)]
 mod tests {
     use crate::{
-        api::wire::{inbox::InboxList, views::WaitingView},
+        api::wire::inbox::{InboxList, WaitingView},
         cli::tests::run_against,
     };
     use hook::client::fake::FakeDaemon;

@@ -4,7 +4,7 @@ use clap::builder::PossibleValuesParser;
 
 use super::{CliError, Context};
 use crate::{
-    api::wire::instructions::INSTRUCTIONS,
+    api::wire::exchange::INSTRUCTIONS,
     harness::{kind::Kind, table::KINDS},
 };
 

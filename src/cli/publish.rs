@@ -26,7 +26,7 @@ use serde_json::{Map, Value, json};
 use super::{CliError, Context, absolute_folder, complain, ids, parse, refused, workspace_or_current};
 use crate::api::wire::{
     ErrorView,
-    publish::{NumberedError, Published, ResultView, Results, Summary},
+    event::{NumberedError, Published, ResultView, Results, Summary},
 };
 
 const DOING: &str = "publish";

@@ -86,7 +86,7 @@ const PROGRAMS: Where = Where::Only(&[
     "capability/lsp/source/process.rs",
     "capability/notices/apprise.rs",
     "capability/notices/command.rs",
-    "api/git_diff.rs",
+    "api/facts/git_diff.rs",
     "cli/",
     "hook/client.rs",
     // Tests.

@@ -57,7 +57,7 @@ pub(super) struct Place {
 
 /// The action of the client that a connection waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::api) enum For {
+pub(super) enum For {
     /// The client has to send the rest of a body.
     Body,
     /// The client has to read the written bytes.
@@ -69,7 +69,7 @@ pub(in crate::api) enum For {
 /// Shape: numbers count from 1 over all connections of a listener, so the lowest began first;
 /// [`NOT_WAITING`] without a wait.
 #[derive(Debug)]
-pub(in crate::api) struct Waits {
+pub(super) struct Waits {
     wait_numbers: Arc<AtomicU64>,
     head: AtomicU64,
     body: AtomicU64,
@@ -84,7 +84,7 @@ pub(in crate::api) struct Waits {
 
 /// A request whose answer is not complete.
 #[derive(Debug)]
-pub(in crate::api) struct Unanswered(Arc<Waits>);
+pub(super) struct Unanswered(Arc<Waits>);
 
 impl Waits {
     fn new(wait_numbers: Arc<AtomicU64>) -> Self {
@@ -127,12 +127,12 @@ impl Waits {
     }
 
     /// Notes the start of a wait, unless it waits already.
-    pub(in crate::api) fn wait(&self, what: For) {
+    pub(super) fn wait(&self, what: For) {
         self.begin(self.wait_of(what));
     }
 
     /// Notes the end of a wait.
-    pub(in crate::api) fn came(&self, what: For) {
+    pub(super) fn came(&self, what: For) {
         self.wait_of(what).store(NOT_WAITING, Ordering::Relaxed);
     }
 

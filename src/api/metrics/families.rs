@@ -104,11 +104,11 @@ fn about(status: &StatusView) -> Vec<Family> {
             "Errors of the configuration's files when they were read last.",
             status.config.errors as u64,
         ),
-        family(
+        measure(
             "aside_clock_ahead",
             Some("seconds"),
             "How far the journal's time, which never steps back, is ahead of the wall clock.",
-            Values::Gauge(vec![(Labels::new(), status.clock_ahead_ms as f64 / 1_000.0)]),
+            status.clock_ahead_ms as f64 / 1_000.0,
         ),
     ]
 }
@@ -195,11 +195,11 @@ fn tokens(status: &StatusView) -> Vec<Family> {
             "Bytes of JSON of the payloads of all events in injected notifications, with repeats and counted ones.",
             tokens.raw_bytes,
         ),
-        family(
+        measure(
             "aside_saved",
             Some("tokens"),
             "aside_raw_bytes at five bytes a token, less aside_injected_tokens: the additional cost of the unprocessed payloads.",
-            Values::Gauge(vec![(Labels::new(), tokens.saved as f64)]),
+            tokens.saved as f64,
         ),
     ]
 }
@@ -288,11 +288,11 @@ fn sessions(counts: &SessionCounts) -> Vec<Family> {
 fn journal(journal: &JournalView) -> Vec<Family> {
     let is = |it: &Option<String>| u64::from(it.is_some());
     vec![
-        family(
+        measure(
             "aside_journal_size",
             Some("bytes"),
             "Size of the journal's files, with preallocated space.",
-            Values::Gauge(vec![(Labels::new(), journal.bytes as f64)]),
+            journal.bytes as f64,
         ),
         gauge("aside_journal_segments", "Files of the journal.", journal.segments as u64),
         gauge("aside_journal_first_seq", "The first record that is kept.", journal.first),
@@ -322,12 +322,14 @@ fn journal(journal: &JournalView) -> Vec<Family> {
 }
 
 fn projection(projection: &ProjectionView, disk: &DiskView) -> Vec<Family> {
-    let size = |name, help, bytes: u64| {
-        family(name, Some("bytes"), help, Values::Gauge(vec![(Labels::new(), bytes as f64)]))
-    };
     vec![
-        size("aside_projection_size", "Size of the history's files.", disk.history),
-        size("aside_projection_size_limit", "Limit of the history's size.", disk.history_max),
+        measure("aside_projection_size", Some("bytes"), "Size of the history's files.", disk.history as f64),
+        measure(
+            "aside_projection_size_limit",
+            Some("bytes"),
+            "Limit of the history's size.",
+            disk.history_max as f64,
+        ),
         gauge(
             "aside_projection_lag_records",
             "Records that are written and not in the history.",
@@ -381,16 +383,17 @@ fn latencies(meters: &Meters) -> Vec<Family> {
 /// alerts treat a change as a restart.
 fn of_process(started_at: &str, process: &Process) -> Vec<Family> {
     let started = started_at.parse::<Timestamp>().ok().map(|at| {
-        let values = Values::Gauge(vec![(Labels::new(), at.as_millis() as f64 / 1e3)]);
-        family("process_start_time", Some("seconds"), "When the daemon started, in Unix time.", values)
+        let seconds = at.as_millis() as f64 / 1e3;
+        measure("process_start_time", Some("seconds"), "When the daemon started, in Unix time.", seconds)
     });
     let cpu = Values::CounterOfTime(process.cpu_seconds);
     let mut all: Vec<Family> = started.into_iter().collect();
     all.push(family("process_cpu", Some("seconds"), "Processor time, of the user and the system.", cpu));
-    all.extend(process.resident_bytes.map(|bytes| {
-        let values = Values::Gauge(vec![(Labels::new(), bytes as f64)]);
-        family("process_resident_memory", Some("bytes"), "Resident memory.", values)
-    }));
+    all.extend(
+        process
+            .resident_bytes
+            .map(|bytes| measure("process_resident_memory", Some("bytes"), "Resident memory.", bytes as f64)),
+    );
     all.extend(
         process.open_files.map(|count| gauge("process_open_fds", "Open files and connections.", count)),
     );
@@ -415,7 +418,11 @@ fn counter(name: &'static str, unit: Option<&'static str>, help: &'static str, c
 }
 
 fn gauge(name: &'static str, help: &'static str, value: u64) -> Family {
-    family(name, None, help, Values::Gauge(vec![(Labels::new(), value as f64)]))
+    measure(name, None, help, value as f64)
+}
+
+fn measure(name: &'static str, unit: Option<&'static str>, help: &'static str, value: f64) -> Family {
+    family(name, unit, help, Values::Gauge(vec![(Labels::new(), value)]))
 }
 
 fn histogram(name: &'static str, help: &'static str, histogram: &Histogram) -> Family {

@@ -5,7 +5,7 @@ use std::{
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     process::Command,
-    sync::{Condvar, MutexGuard},
+    sync::{Condvar, Mutex, MutexGuard, PoisonError},
 };
 
 use rustix::event::{Timespec, poll};

@@ -1,12 +1,12 @@
-//! The JSON of an agent's inbox request.
+//! The JSON of inboxes: an agent's request, and pending notifications.
+
+use std::sync::Arc;
 
 use engine::{
     event::SessionId,
     request::{self, FieldError, Text, names::read_name},
 };
 use serde::{Deserialize, Serialize};
-
-use crate::api::wire::views::WaitingView;
 
 /// An agent's inbox request.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -54,6 +54,45 @@ pub struct InboxList {
     /// meanwhile may be on both pages or on neither.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
+}
+
+/// A pending notification.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
+#[serde(default)]
+pub struct WaitingView {
+    /// Its id.
+    pub id: String,
+    /// The session of its queue, or the session not open yet that it is for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session: Option<String>,
+    /// The folder whose next session gets it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub workspace: Option<String>,
+    /// The subscriber that created it.
+    pub subscriber: String,
+    /// `critical`, `high`, `normal` or `low`.
+    pub priority: String,
+    /// `agent`; `user` when it needs the user's approval; `next_session` when no session in its
+    /// scope is open.
+    pub waits_for: String,
+    /// Its age, in milliseconds.
+    pub age_ms: u64,
+    /// One line for a person: the words of its subscriber's `sentence`, else the first values of its
+    /// text.
+    pub sentence: String,
+    /// Its text, as TOON.
+    #[cfg_attr(test, schema(value_type = String))]
+    pub text: Arc<str>,
+}
+
+impl WaitingView {
+    /// `waits_for` of one that the agent gets.
+    pub const AGENT: &'static str = "agent";
+    /// `waits_for` of one that needs the user's approval.
+    pub const USER: &'static str = "user";
+    /// `waits_for` of one with no open session in its scope.
+    pub const NEXT_SESSION: &'static str = "next_session";
 }
 
 #[cfg(test)]

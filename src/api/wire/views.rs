@@ -11,7 +11,7 @@ use journal::time::short_duration;
 use serde::{Deserialize, Serialize};
 use toon::tokens;
 
-use crate::api::wire::{ErrorBody, harness::HarnessView, history::ProjectionView};
+use crate::api::wire::{ErrorBody, harness::HarnessView, history::ProjectionView, is_zero};
 
 /// The status of the daemon.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -405,45 +405,6 @@ pub struct QueueView {
     pub unconfirmed: u32,
 }
 
-/// A pending notification.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[cfg_attr(test, derive(utoipa::ToSchema))]
-#[serde(default)]
-pub struct WaitingView {
-    /// Its id.
-    pub id: String,
-    /// The session of its queue, or the session not open yet that it is for.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub session: Option<String>,
-    /// The folder whose next session gets it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub workspace: Option<String>,
-    /// The subscriber that created it.
-    pub subscriber: String,
-    /// `critical`, `high`, `normal` or `low`.
-    pub priority: String,
-    /// `agent`; `user` when it needs the user's approval; `next_session` when no session in its
-    /// scope is open.
-    pub waits_for: String,
-    /// Its age, in milliseconds.
-    pub age_ms: u64,
-    /// One line for a person: the words of its subscriber's `sentence`, else the first values of its
-    /// text.
-    pub sentence: String,
-    /// Its text, as TOON.
-    #[cfg_attr(test, schema(value_type = String))]
-    pub text: Arc<str>,
-}
-
-impl WaitingView {
-    /// `waits_for` of one that the agent gets.
-    pub const AGENT: &'static str = "agent";
-    /// `waits_for` of one that needs the user's approval.
-    pub const USER: &'static str = "user";
-    /// `waits_for` of one with no open session in its scope.
-    pub const NEXT_SESSION: &'static str = "next_session";
-}
-
 /// The state of a session's queue, without text.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(test, derive(utoipa::ToSchema))]
@@ -477,11 +438,6 @@ pub struct PendingView {
 pub struct WakeView {
     /// One sentence for a person.
     pub sentence: String,
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde calls")]
-fn is_zero(count: &u32) -> bool {
-    *count == 0
 }
 
 impl PendingView {

@@ -3,7 +3,7 @@
 use dialoguer::{Select, console::Term, theme::SimpleTheme};
 
 use crate::{
-    api::wire::{inbox::InboxList, views::WaitingView},
+    api::wire::inbox::{InboxList, WaitingView},
     cli::{
         CliError, Context,
         ids::{self, Names, ShortIds},

@@ -13,7 +13,7 @@ use super::task::{Task, TaskScope};
 use crate::{
     api::wire::{
         ErrorView,
-        publish::{Results, SCOPE_HEADER, SCOPE_OF_CALLER},
+        event::{Results, SCOPE_HEADER, SCOPE_OF_CALLER},
     },
     cli::{error::refusal, terminal::one_line},
 };

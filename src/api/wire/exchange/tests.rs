@@ -227,3 +227,9 @@ fn answer_shows_released_notifications_or_is_absent() {
     );
     assert_eq!(shown, expected);
 }
+
+#[test]
+fn the_instructions_are_short() {
+    let tokens = toon::tokens::estimate(INSTRUCTIONS).0;
+    assert!((40..=90).contains(&tokens), "{tokens} tokens");
+}

@@ -21,7 +21,7 @@ use axum::{
 use bytes::Bytes;
 use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
 
-use super::connections::{For, Unanswered, Waits};
+use super::places::{For, Unanswered, Waits};
 
 /// An incoming body of a connection.
 #[derive(Debug)]
