@@ -106,13 +106,9 @@ impl Sealer {
         if !self.seal {
             return None;
         }
-        let is_wanted = |segment: &Segment, following: &Segment| {
-            segment.seal().is_none() && following.is_named() && !self.given_up.contains(&segment.first)
-        };
-        let segments = self.store.read_segments();
-        let mut pairs = segments.iter().zip(segments.iter().skip(1));
-        let (segment, following) = pairs.find(|(segment, following)| is_wanted(segment, following))?;
-        Some((Arc::clone(segment), following.first))
+        let is_wanted =
+            |segment: &Segment| segment.seal().is_none() && !self.given_up.contains(&segment.first);
+        self.store.full_segments().into_iter().find(|(segment, _)| is_wanted(segment))
     }
 
     /// Replaces a segment with its sealed copy; returns false if the journal closes first.
@@ -268,12 +264,8 @@ impl Namer {
 
     /// The newest full segment without names, and the first record of the one after it.
     fn next(&self, store: &Store) -> Option<(Arc<Segment>, Seq)> {
-        let segments = store.read_segments();
-        let pairs = segments.iter().zip(segments.iter().skip(1)).rev();
-        let mut without = pairs.filter(|(segment, following)| {
-            following.is_named() && !segment.has_names() && !self.given_up.contains(&segment.first)
-        });
-        without.next().map(|(segment, following)| (Arc::clone(segment), following.first))
+        let is_wanted = |segment: &Segment| !segment.has_names() && !self.given_up.contains(&segment.first);
+        store.full_segments().into_iter().rfind(|(segment, _)| is_wanted(segment))
     }
 }
 

@@ -16,7 +16,7 @@ use crate::{
         leader::GroupCommit,
         next_file::{self, NextFile},
         sync::{Commits, Flusher},
-        writer::{Group, Place, Preface, Writer},
+        writer::{Group, Preface, WritePosition, Writer},
     },
     log::{
         files::Files,
@@ -84,7 +84,7 @@ impl Running {
         let (synced_sender, synced) = watch::channel(last);
         let commits = Arc::new(Commits::new(Arc::clone(&store), Arc::clone(&tail), synced_sender, marked));
         let (threads, next) = start_helpers(&store, &commits, settings, &clock, &synced)?;
-        let place = Place {
+        let place = WritePosition {
             offset: tail.end(),
             segment: tail,
             capacity,

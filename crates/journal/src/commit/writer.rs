@@ -73,7 +73,7 @@ pub(crate) struct Writer {
     pub(crate) written: watch::Sender<Seq>,
     pub(crate) commits: Arc<Commits>,
     pub(crate) next: NextFile,
-    pub(crate) place: Place,
+    pub(crate) place: WritePosition,
     pub(crate) group: Group,
     pub(crate) preface: Preface,
     /// Joined when the writer ends.
@@ -82,7 +82,7 @@ pub(crate) struct Writer {
 
 /// The position of the next record, and the state before it.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct WritePosition {
     pub(crate) segment: Arc<Segment>,
     /// The offset in the segment where the group's buffer goes.
     pub(crate) offset: u64,
@@ -279,7 +279,7 @@ impl Writer {
         if self.group.buffer.is_empty() {
             return Ok(());
         }
-        let Place { segment, offset, time, last, .. } = &mut self.place;
+        let WritePosition { segment, offset, time, last, .. } = &mut self.place;
         segment
             .file
             .write_at(&self.group.buffer, *offset)

@@ -115,7 +115,7 @@ impl Cursor {
         } else if self.buffer.len() < self.filled + wanted {
             self.buffer.resize(self.filled + wanted, 0);
         }
-        let space = self.buffer.get_mut(self.filled..self.filled + wanted).unwrap_or_default();
+        let space = self.buffer.get_mut(self.filled..self.filled + wanted).expect("the buffer has this room");
         let count = self.file.read_at(space, from)?;
         self.filled += count;
         Ok(count > 0)

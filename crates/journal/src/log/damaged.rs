@@ -19,7 +19,7 @@ use crate::{
 
 /// The item at an offset of a file.
 #[derive(Debug)]
-pub(crate) enum Found<'a> {
+pub(crate) enum Item<'a> {
     /// A record with a valid checksum, and the last durable record according to it.
     Record(Record<'a>, Seq),
     /// The beginning of damage, which extends to the next record.
@@ -57,17 +57,17 @@ pub enum FoundDamage {
 /// Errors: the file cannot be read, or `visit` failed.
 pub(crate) fn walk(
     file: &Arc<dyn File>,
-    visit: &mut dyn FnMut(u64, Found<'_>) -> io::Result<()>,
+    visit: &mut dyn FnMut(u64, Item<'_>) -> io::Result<()>,
 ) -> io::Result<bool> {
     let is_sealed = match segment_file::header_of(file.as_ref())? {
         Header::Plain => false,
         Header::Sealed => true,
         Header::Newer(version) => {
-            visit(0, Found::Damage(FoundDamage::Newer(version)))?;
+            visit(0, Item::Damage(FoundDamage::Newer(version)))?;
             return Ok(false);
         }
         Header::Other => {
-            visit(0, Found::Damage(FoundDamage::Header))?;
+            visit(0, Item::Damage(FoundDamage::Header))?;
             SealedFile::open(Arc::clone(file)).is_ok()
         }
     };
@@ -85,7 +85,7 @@ pub(crate) fn walk(
 pub(crate) fn walk_plain(
     file: &Arc<dyn File>,
     offset: u64,
-    visit: &mut dyn FnMut(u64, Found<'_>) -> io::Result<()>,
+    visit: &mut dyn FnMut(u64, Item<'_>) -> io::Result<()>,
 ) -> io::Result<()> {
     let mut cursor = Cursor::new(Arc::clone(file), offset);
     // Whether the last reported item is damage, and where zeros began that may be the end.
@@ -95,10 +95,10 @@ pub(crate) fn walk_plain(
         match cursor.step() {
             Step::Record(entry) => {
                 if let Some(zeros_at) = zeros_at.take().filter(|_| !is_damaged) {
-                    visit(zeros_at, Found::Damage(FoundDamage::Zeros))?;
+                    visit(zeros_at, Item::Damage(FoundDamage::Zeros))?;
                 }
                 is_damaged = false;
-                visit(offset, Found::Record(cursor.record(&entry), entry.durable))?;
+                visit(offset, Item::Record(cursor.record(&entry), entry.durable))?;
             }
             Step::End => {
                 zeros_at.get_or_insert(offset);
@@ -109,10 +109,10 @@ pub(crate) fn walk_plain(
             step @ (Step::Short | Step::Damaged(_)) => {
                 if !is_damaged && zeros_at.is_none() {
                     let damage = if let Step::Damaged(damage) = step { damage } else { Damage::Checksum };
-                    visit(offset, Found::Damage(FoundDamage::Record(damage)))?;
+                    visit(offset, Item::Damage(FoundDamage::Record(damage)))?;
                     is_damaged = true;
                 } else if let Some(zeros_at) = zeros_at.take().filter(|_| !is_damaged) {
-                    visit(zeros_at, Found::Damage(FoundDamage::Zeros))?;
+                    visit(zeros_at, Item::Damage(FoundDamage::Zeros))?;
                     is_damaged = true;
                 }
                 if !cursor.skip_byte() {
@@ -125,7 +125,7 @@ pub(crate) fn walk_plain(
 
 fn walk_sealed(
     file: &Arc<dyn File>,
-    visit: &mut dyn FnMut(u64, Found<'_>) -> io::Result<()>,
+    visit: &mut dyn FnMut(u64, Item<'_>) -> io::Result<()>,
 ) -> io::Result<()> {
     let size = file.size()?;
     let sealed = SealedFile::open(Arc::clone(file)).and_then(|sealed| sealed.check_index().map(|()| sealed));
@@ -144,10 +144,10 @@ fn walk_sealed(
             continue;
         };
         if let Some(damage_at) = damage_at.take() {
-            visit(damage_at, Found::Damage(FoundDamage::Sealed(SealDamage::Block(damage_at))))?;
+            visit(damage_at, Item::Damage(FoundDamage::Sealed(SealDamage::Block(damage_at))))?;
         }
         while let Decoded::Record { record, durable, size } = record::decode(raw) {
-            visit(at as u64, Found::Record(record, durable))?;
+            visit(at as u64, Item::Record(record, durable))?;
             raw = raw.get(size..).expect("a record is within its bytes");
         }
         at += block.len();
@@ -157,9 +157,10 @@ fn walk_sealed(
         Err(error) => {
             let damage = error.get_ref().and_then(|inner| inner.downcast_ref::<SealDamage>()).copied();
             let damage = damage.ok_or(error)?;
-            visit(damage_at.unwrap_or(size), Found::Damage(FoundDamage::Sealed(damage)))
+            visit(damage_at.unwrap_or(size), Item::Damage(FoundDamage::Sealed(damage)))
         }
-        Ok(_) => damage_at
-            .map_or(Ok(()), |at| visit(at, Found::Damage(FoundDamage::Sealed(SealDamage::Block(at))))),
+        Ok(_) => {
+            damage_at.map_or(Ok(()), |at| visit(at, Item::Damage(FoundDamage::Sealed(SealDamage::Block(at)))))
+        }
     }
 }

@@ -75,7 +75,7 @@ pub(crate) fn fill_with_zeros(file: &dyn File, offset: u64, end: u64) -> io::Res
     let mut offset = offset;
     while offset < end {
         let size = zeros.len().min(usize::try_from(end - offset).unwrap_or(usize::MAX));
-        file.write_at(zeros.get(..size).unwrap_or(&zeros), offset)?;
+        file.write_at(zeros.get(..size).expect("no more is written than there are zeros"), offset)?;
         offset += size as u64;
     }
     Ok(())

@@ -81,7 +81,7 @@ pub struct Reader {
     store: Arc<Store>,
     written: watch::Receiver<Seq>,
     next: Seq,
-    place: Option<Place>,
+    place: Option<OpenSegment>,
     /// The place of the next record while no file is open: the segment's first record, and the
     /// offset.
     resting: Option<(Seq, u64)>,
@@ -89,7 +89,7 @@ pub struct Reader {
 }
 
 #[derive(Debug)]
-struct Place {
+struct OpenSegment {
     segment: Arc<Segment>,
     cursor: Cursor,
     /// The last record that may be read from this segment before the written position is checked
@@ -189,7 +189,7 @@ impl Reader {
     /// offset.
     pub fn rest(&mut self) {
         self.entries = Vec::new();
-        if let Some(Place { segment, cursor, .. }) = self.place.take() {
+        if let Some(OpenSegment { segment, cursor, .. }) = self.place.take() {
             self.resting = Some((segment.first, cursor.offset()));
         }
     }
@@ -240,14 +240,14 @@ impl Reader {
                 };
                 self.resting = None;
                 let cursor = Cursor::new(Arc::clone(&segment.file), offset);
-                self.place = Some(Place { segment, cursor, last });
+                self.place = Some(OpenSegment { segment, cursor, last });
             }
         }
         Ok(true)
     }
 }
 
-impl Place {
+impl OpenSegment {
     fn refill(&mut self, store: &Store) -> Result<bool, ReadError> {
         // The end is the end of a record, so no byte is read twice.
         let offset = self.cursor.offset();

@@ -529,8 +529,8 @@ impl<'a> Scanner<'a> {
         let used = segment_file::used_end(segment.file.as_ref(), offset).map_err(failed)?;
         let Some(end) = used else { return Ok(None) };
         let (mut has_records, mut durable) = (false, Seq::ZERO);
-        let mut note = |_, found: damaged::Found<'_>| {
-            if let damaged::Found::Record(record, said) = found
+        let mut note = |_, found: damaged::Item<'_>| {
+            if let damaged::Item::Record(record, said) = found
                 && record.seq >= segment.first
             {
                 has_records = true;

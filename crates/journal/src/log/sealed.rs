@@ -400,7 +400,7 @@ pub(crate) fn stored_max() -> usize {
 
 /// `N` bytes at `at` of a slice known to have them.
 fn chunk<const N: usize>(bytes: &[u8], at: usize) -> &[u8; N] {
-    bytes.get(at..).and_then(|rest| rest.first_chunk()).unwrap_or(&[0; N])
+    bytes.get(at..).and_then(|rest| rest.first_chunk()).expect("the slice has these bytes")
 }
 
 #[cfg(test)]

@@ -24,14 +24,14 @@ use crate::{
 const INDEX_BYTES: u64 = 256 << 10;
 
 /// A record, and its offset.
-type Place = (Seq, u64);
+type IndexedRecord = (Seq, u64);
 
 /// How the offset of a record is found.
 #[derive(Debug)]
 enum Index {
     /// By places that were noted when the records were written or read, in order.
     Noted {
-        places: Mutex<Vec<Place>>,
+        places: Mutex<Vec<IndexedRecord>>,
         /// The offset from which the next place is noted, so that most records take no lock.
         next: AtomicU64,
     },
@@ -183,7 +183,7 @@ impl Segment {
             Index::Searched => self.search(seq),
             Index::Noted { places, .. } => {
                 let places = places.lock().unwrap_or_else(PoisonError::into_inner);
-                let (before, _) = around(&places, seq);
+                let (before, _) = split_after(&places, seq);
                 Ok(before.last().copied().unwrap_or((self.first, HEADER_BYTES)))
             }
         }
@@ -199,7 +199,7 @@ impl Segment {
             Index::Searched => self.search_after(seq),
             Index::Noted { places, .. } => {
                 let places = places.lock().unwrap_or_else(PoisonError::into_inner);
-                let (_, after) = around(&places, seq);
+                let (_, after) = split_after(&places, seq);
                 Ok(after.first().map(|(placed, _)| *placed))
             }
         }
@@ -242,7 +242,7 @@ impl Segment {
 }
 
 /// The places at or before `seq`, and those after it.
-fn around(places: &[Place], seq: Seq) -> (&[Place], &[Place]) {
+fn split_after(places: &[IndexedRecord], seq: Seq) -> (&[IndexedRecord], &[IndexedRecord]) {
     places.split_at(places.partition_point(|(placed, _)| *placed <= seq))
 }
 

@@ -132,9 +132,7 @@ impl Store {
         }
         self.poisoned().unwrap_or(poisoned)
     }
-}
 
-impl Store {
     pub(crate) fn read_segments(&self) -> RwLockReadGuard<'_, Vec<Arc<Segment>>> {
         self.segments.read().unwrap_or_else(PoisonError::into_inner)
     }
@@ -146,6 +144,14 @@ impl Store {
         if let Some(old) = segments.iter().nth_back(NOTED_SEGMENTS_MAX) {
             old.noted.forget();
         }
+    }
+
+    /// The segments that are full and durable, each with the first record of the following one.
+    pub(crate) fn full_segments(&self) -> Vec<(Arc<Segment>, Seq)> {
+        let segments = self.read_segments();
+        let pairs = segments.iter().zip(segments.iter().skip(1));
+        let full = pairs.filter(|(_, following)| following.is_named());
+        full.map(|(segment, following)| (Arc::clone(segment), following.first)).collect()
     }
 
     pub(crate) fn firsts(&self) -> Vec<Seq> {

@@ -130,7 +130,10 @@ impl io::Read for PartReader<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let left = usize::try_from(self.part.bytes - self.offset).unwrap_or(usize::MAX);
         let size = left.min(buffer.len());
-        let count = self.part.file.read_at(buffer.get_mut(..size).unwrap_or_default(), self.offset)?;
+        let count = self
+            .part
+            .file
+            .read_at(buffer.get_mut(..size).expect("no more is read than fits"), self.offset)?;
         self.offset += count as u64;
         Ok(count)
     }

@@ -6,7 +6,7 @@ use std::{fmt, io, path::PathBuf, sync::Arc};
 use crate::{
     Seq,
     log::{
-        damaged::{Found, FoundDamage, walk},
+        damaged::{FoundDamage, Item, walk},
         files::{File, Files},
         mark,
         record::{Damage, Record, RecordKind},
@@ -255,15 +255,15 @@ fn list_next(
     listed: &mut Listed,
 ) -> io::Result<()> {
     let (mut begin, mut newer) = (None, None);
-    let mut note = |offset, found: Found<'_>| {
+    let mut note = |offset, found: Item<'_>| {
         match found {
-            Found::Record(record, _) => {
+            Item::Record(record, _) => {
                 begin.get_or_insert(record.seq);
             }
-            Found::Damage(damage) if begin.is_none() && newer.is_none() => {
+            Item::Damage(damage) if begin.is_none() && newer.is_none() => {
                 newer = Some(Finding::without_records(offset, damage)).filter(Finding::is_newer);
             }
-            Found::Damage(_) => {}
+            Item::Damage(_) => {}
         }
         Ok(())
     };
@@ -294,15 +294,15 @@ fn is_dropped(
     Durable { marked, known }: Durable,
 ) -> io::Result<bool> {
     let (mut missing, mut durable, mut is_damaged) = (first, marked.max(known), false);
-    let mut note_last = |_, found: Found<'_>| {
+    let mut note_last = |_, found: Item<'_>| {
         match found {
-            Found::Record(record, said) => {
+            Item::Record(record, said) => {
                 if record.seq == missing {
                     missing = missing.next();
                 }
                 durable = durable.max(said);
             }
-            Found::Damage(_) => is_damaged = true,
+            Item::Damage(_) => is_damaged = true,
         }
         Ok(())
     };
@@ -312,8 +312,8 @@ fn is_dropped(
     if continues || (is_sealed && is_damaged) {
         return Ok(false);
     }
-    let mut note_next = |_, found: Found<'_>| {
-        if let Found::Record(_, said) = found {
+    let mut note_next = |_, found: Item<'_>| {
+        if let Item::Record(_, said) = found {
             durable = durable.max(said);
         }
         Ok(())
@@ -387,13 +387,13 @@ pub(crate) fn examine(
     // Findings before this index have a good record after them.
     let mut settled = 0;
     let (mut expected, mut records, mut durable) = (first, 0, marked);
-    let mut visit = |offset, found: Found<'_>| {
+    let mut visit = |offset, found: Item<'_>| {
         let (record, said) = match found {
-            Found::Damage(damage) => {
+            Item::Damage(damage) => {
                 findings.push(Finding::without_records(offset, damage));
                 return Ok(());
             }
-            Found::Record(record, said) => (record, said),
+            Item::Record(record, said) => (record, said),
         };
         if record.seq < expected || following.is_some_and(|following| record.seq >= following) {
             let damage = FoundDamage::Record(Damage::Order { expected, found: record.seq });

@@ -92,8 +92,8 @@ fn record_behind_torn_one_moves_to_cut_file() {
     let cuts = opened.cuts.iter().map(|cut| (cut.offset, cut.kept.clone())).collect::<Vec<_>>();
     assert_eq!(cuts, [(second, Some(files.path(&kept)))]);
     let mut good = Vec::new();
-    let mut note = |_, found: damaged::Found<'_>| {
-        if let damaged::Found::Record(record, _) = found {
+    let mut note = |_, found: damaged::Item<'_>| {
+        if let damaged::Item::Record(record, _) = found {
             good.push(record.seq);
         }
         Ok(())
