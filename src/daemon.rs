@@ -60,7 +60,7 @@ use self::{
     fold::Fold,
     projector::{Feed, Projector, ReplaySource},
     recovery::Recovered,
-    reload::{InForce, ReloadChannels, Reloader},
+    reload::{InForce, Reloader},
     replay::RecoveryError,
     rules::{RulesError, RulesStore},
     skipped::Skipped,
@@ -71,8 +71,8 @@ use journal::{Journal, Opened, Pace, Poisoned, meter::Meters, time::Timestamp};
 
 use crate::{
     api::{
-        self, App, AppParts, ConfigHandle, EngineHandle, Registry, ReloadRequest, Rooms, TRANSCRIPTS_MAX,
-        wire::views::clock_trouble,
+        self, App, AppParts, ConfigHandle, EngineHandle, RELOADS_MAX, Registry, ReloadRequest, Rooms,
+        TRANSCRIPTS_MAX, wire::views::clock_trouble,
     },
     capability::{
         self,
@@ -293,9 +293,10 @@ impl Daemon {
         let (projection, feed, projector) =
             start_history(&options.state, replay_source, projected, history_bytes, &mut fold)?;
         let projector = Some(projector);
-        let reloads = ReloadChannels::new(reload::state_of_start(usable, clock.now()));
+        let (reloads, requests) = mpsc::channel(RELOADS_MAX);
+        let (state, config) = watch::channel(Arc::new(reload::state_of_start(usable, clock.now())));
         let programs = Arc::new(Programs::find(&options.state).map_err(DaemonError::Programs)?);
-        let channels = (reloads.handle(), transcripts, intake);
+        let channels = (ConfigHandle::new(reloads.clone(), config), transcripts, intake);
         let durability = settings.journal.durability;
         let app = new_app(&journal, &clock, engine, projection.clone(), channels, programs, durability);
         // Sources start with the current settings, so that no source treats them as a change.
@@ -321,7 +322,6 @@ impl Daemon {
         let mut tasks = Supervisor::default();
         tasks.start(TaskKind::Snapshots, writer::run(ordered, snapshots, journal.clone(), projection));
         tasks.start(TaskKind::EventLoop, event_loop.run());
-        let ReloadChannels { asking: reloads, requests, state } = reloads;
         let reloader = Reloader {
             journal: journal.clone(),
             publisher: Publisher::new(journal.clone()),

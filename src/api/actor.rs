@@ -26,7 +26,7 @@ use crate::{
         auth::Route,
         error::ApiError,
         naming::{find_session, session_now},
-        requester::{Found, Requester},
+        requester::{Membership, Requester},
     },
     harness::process::Process,
 };
@@ -77,7 +77,7 @@ impl Actor {
     ///
     /// Errors: the daemon is stopping.
     pub(crate) async fn access(self, app: &App) -> Result<Access, ApiError> {
-        Access::of(app, self.0.find(app).await?).await
+        Access::find(app, self.0.find(app).await?).await
     }
 
     /// Checks that it may act for `session`: its own one, a subagent of it, or one that it opened.
@@ -95,7 +95,7 @@ impl Actor {
             // It may be a subagent that has ended.
             None => {
                 app.history_caught_up().await;
-                Access::of(app, found).await?.check(session.as_str())
+                Access::find(app, found).await?.check(session.as_str())
             }
         }
     }
@@ -136,12 +136,12 @@ impl Actor {
         client: Option<Process>,
     ) -> Result<(), ApiError> {
         let processes = app.registry.processes();
-        let near = self.0.near(app);
+        let near = self.0.nearest_client(app);
         if near.as_ref().is_some_and(|near| near.sessions.contains(session)) {
             return Ok(());
         }
         let found = match near {
-            Some(near) => Found::Below(near),
+            Some(near) => Membership::Below(near),
             // Reading an environment takes as long as the rest of a hook, and is rarely needed.
             None if processes.runs(session) => self.0.find(app).await?,
             None => return Ok(()),
@@ -151,7 +151,7 @@ impl Actor {
             return Ok(());
         }
         let Some(known) = find_session(app, session).await? else {
-            if let (Found::Below(near), None) = (&found, client) {
+            if let (Membership::Below(near), None) = (&found, client) {
                 let client = near.process;
                 check_new(app, found, session).await?;
                 processes.note_opened(client, session);
@@ -176,9 +176,9 @@ impl Actor {
             return Ok(format!("session {}", session_now(app, first).await?));
         }
         Ok(match found {
-            Found::AtTerminal(_) => "user",
-            Found::WithToken => "token",
-            Found::Below(_) | Found::Left(_) | Found::Unknown => "unknown process",
+            Membership::AtTerminal(_) => "user",
+            Membership::WithToken => "token",
+            Membership::Below(_) | Membership::Left(_) | Membership::Unknown => "unknown process",
         }
         .to_owned())
     }
@@ -188,14 +188,16 @@ impl Actor {
         let found = self.0.find(app).await?;
         Ok(match (found.sessions().first(), &found) {
             (Some(session), _) => format!("session {session}").into(),
-            (None, Found::AtTerminal(terminal)) => format!("terminal {terminal}").into(),
-            (None, Found::WithToken) => "a client over TCP".into(),
-            (None, Found::Below(_) | Found::Left(_) | Found::Unknown) => "a program without a session".into(),
+            (None, Membership::AtTerminal(terminal)) => format!("terminal {terminal}").into(),
+            (None, Membership::WithToken) => "a client over TCP".into(),
+            (None, Membership::Below(_) | Membership::Left(_) | Membership::Unknown) => {
+                "a program without a session".into()
+            }
         })
     }
 }
 
-impl Found {
+impl Membership {
     /// Whether a process of its client opened `session`.
     fn has_opened(&self, app: &App, session: &SessionId) -> bool {
         self.client().is_some_and(|client| app.registry.processes().has_opened(client.process, session))
@@ -206,12 +208,12 @@ impl Found {
 /// history.
 ///
 /// Errors: 403 otherwise; the history cannot be read.
-async fn check_new(app: &App, found: Found, session: &SessionId) -> Result<(), ApiError> {
+async fn check_new(app: &App, found: Membership, session: &SessionId) -> Result<(), ApiError> {
     app.history_caught_up().await;
     let id = session.clone();
     let read = app.projection.read(move |view| view.knows_session(id.as_str())).await;
     let has_ended = read?;
-    if has_ended { Access::of(app, found).await?.check(session.as_str()) } else { Ok(()) }
+    if has_ended { Access::find(app, found).await?.check(session.as_str()) } else { Ok(()) }
 }
 
 /// Whether `session` is one of `own`, a continuation of one, or a subagent of one.
@@ -222,7 +224,7 @@ async fn is_own(app: &App, own: &[SessionId], session: &SessionId) -> Result<boo
 /// What a requester may read.
 #[derive(Debug, Clone)]
 pub(crate) struct Access {
-    found: Found,
+    found: Membership,
     readable: Readable,
 }
 
@@ -230,7 +232,7 @@ impl Access {
     /// What a requester may read.
     ///
     /// Errors: the daemon is stopping.
-    pub(super) async fn of(app: &App, found: Found) -> Result<Self, ApiError> {
+    async fn find(app: &App, found: Membership) -> Result<Self, ApiError> {
         let named = found.named(app);
         let readable = if named.is_empty() {
             Readable::All
@@ -274,7 +276,7 @@ impl Access {
     /// Errors: 403, or the daemon is stopping.
     pub(crate) async fn check_again(&mut self, app: &App, session: &str) -> Result<(), ApiError> {
         app.history_caught_up().await;
-        *self = Self::of(app, self.found.clone()).await?;
+        *self = Self::find(app, self.found.clone()).await?;
         self.check(session)
     }
 
@@ -324,7 +326,7 @@ pub(crate) enum History {
     Read,
 }
 
-impl Found {
+impl Membership {
     /// The sessions that it belongs to, and those that processes of its client opened; none if it may
     /// act for any.
     pub(super) fn named(&self, app: &App) -> Vec<SessionId> {

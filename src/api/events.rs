@@ -197,7 +197,7 @@ pub(crate) async fn get(
     Params(params): Params<EventParams>,
 ) -> Result<Json<EventWithHistory>, ApiError> {
     let mut access = actor.access(&app).await?;
-    let Found { event: (seq, event), others } = loop {
+    let FoundEvent { event: (seq, event), others } = loop {
         let (source, readable) = (params.source.clone(), access.readable().clone());
         match find(&app, Wanted { name: name.clone(), source, readable }).await? {
             Looked::Found(found) => break found,
@@ -209,7 +209,7 @@ pub(crate) async fn get(
 }
 
 /// An event, and the others of its id.
-struct Found {
+struct FoundEvent {
     event: (Seq, Box<RawValue>),
     others: Vec<OtherEvent>,
 }
@@ -217,7 +217,7 @@ struct Found {
 /// The event with this id or at this position, from this source if it is given.
 ///
 /// Errors: there is none, or the journal cannot be read.
-async fn find(app: &App, wanted: Wanted) -> Result<Looked<Found>, ApiError> {
+async fn find(app: &App, wanted: Wanted) -> Result<Looked<FoundEvent>, ApiError> {
     let name = wanted.name.clone();
     match find_in_journal(app, wanted.clone()).await {
         Ok(Some(looked)) => Ok(looked),
@@ -238,11 +238,13 @@ struct Wanted {
     readable: Readable,
 }
 
-async fn find_in_history(app: &App, wanted: Wanted) -> Result<Option<Looked<Found>>, ProjectionError> {
+async fn find_in_history(app: &App, wanted: Wanted) -> Result<Option<Looked<FoundEvent>>, ProjectionError> {
     let Wanted { name, source, readable } = wanted;
     let look = move |view: &View<'_>| view.event_by_id(&name, source.as_deref(), &readable);
     Ok(app.projection.read(look).await?.map(|looked| match looked {
-        Looked::Found((seq, event)) => Looked::Found(Found { event: (seq, raw(event)), others: Vec::new() }),
+        Looked::Found((seq, event)) => {
+            Looked::Found(FoundEvent { event: (seq, raw(event)), others: Vec::new() })
+        }
         Looked::Withheld { session } => Looked::Withheld { session },
     }))
 }
@@ -265,9 +267,9 @@ async fn what_became_of(app: &App, seq: Seq, readable: Readable) -> (Vec<LedgerL
 ///
 /// A number may be a producer's id or a position; the id goes first, because an event can also be
 /// found by its id.
-async fn find_in_journal(app: &App, wanted: Wanted) -> Result<Option<Looked<Found>>, ApiError> {
+async fn find_in_journal(app: &App, wanted: Wanted) -> Result<Option<Looked<FoundEvent>>, ApiError> {
     let journal = app.journal.clone();
-    let search = move || -> Result<Option<Looked<Found>>, ReadError> {
+    let search = move || -> Result<Option<Looked<FoundEvent>>, ReadError> {
         let Wanted { name, source, readable } = wanted;
         let is_named = |found: &RecordBuf| as_event(&found.as_record()).is_some_and(|event| event.id == name);
         let mut all = journal.find_named(name.as_bytes(), SAME_ID_MAX, is_named)?;
@@ -291,7 +293,7 @@ async fn find_in_journal(app: &App, wanted: Wanted) -> Result<Option<Looked<Foun
         };
         let others =
             all.iter().filter_map(|found| Some(OtherEvent { source: source_of(found)?, seq: found.seq.0 }));
-        Ok(Some(Looked::Found(Found { event, others: others.collect() })))
+        Ok(Some(Looked::Found(FoundEvent { event, others: others.collect() })))
     };
     let searched = run_blocking(search).await;
     let failed = |error: &dyn std::error::Error| {

@@ -37,7 +37,7 @@ use crate::{
         extract::{EXCHANGE_BYTES_MAX, IdSegment, read_body_up_to, read_session},
         matching::{explained, nearest_type},
         naming::{find_session, known_session, name_sessions, nearest_session, session_of, unconfirmed},
-        probing::{self, Said},
+        probing::{self, HarnessReport},
         processes::{self, IdentifiedBy},
         wire::{
             exchange::{
@@ -129,11 +129,11 @@ pub(crate) async fn exchange(
     let calls: Vec<Call> =
         app.rooms.exchanges.work(body.len(), || observed.clone().filter_map(call).collect()).await;
     note_written(&app, route, &request.exchange, &calls);
-    let said = Said {
+    let said = HarnessReport {
         calls,
         patience: probing::patience(&headers),
         provenance: route.of_observations(),
-        ..Said::default()
+        ..HarnessReport::default()
     };
     let found = probing::look(&app, &request.exchange, said).await;
     let observed = observed.chain(found.iter().map(Event::as_ref));

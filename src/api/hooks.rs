@@ -31,7 +31,7 @@ use crate::{
         extract::{self, HOOK_BYTES_MAX, Segment, read_body_up_to},
         hook_troubles::Consequence,
         naming::{session_of, unconfirmed},
-        probing::{self, Said},
+        probing::{self, HarnessReport},
         processes::{self, IdentifiedBy},
         transcripts,
         wake_routes::{ClientFolder, KnownSocket},
@@ -187,7 +187,7 @@ async fn answer(
     route: Route,
     patience: Option<Duration>,
 ) -> Result<Option<String>, ApiError> {
-    let said = Said {
+    let said = HarnessReport {
         calls: std::mem::take(&mut call.calls),
         transcript: call.transcript.as_ref().map(|transcript| transcript.path.clone()),
         reader: hooked.kind.transcript,

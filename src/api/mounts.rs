@@ -37,12 +37,12 @@ pub(crate) struct Mounts(Mutex<Option<Watched>>);
 #[derive(Debug)]
 struct Watched {
     table: File,
-    found: Found,
+    found: MountTable,
 }
 
 /// The contents of a table.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Found {
+struct MountTable {
     /// Mount points that may block, outside of the system folders.
     foreign: Vec<Vec<u8>>,
     /// The devices of local file systems.
@@ -76,7 +76,7 @@ impl Watched {
         let mut table = File::open(TABLE)?;
         let mut bytes = Vec::new();
         table.read_to_end(&mut bytes)?;
-        Ok(Self { table, found: Found::read(&bytes) })
+        Ok(Self { table, found: MountTable::read(&bytes) })
     }
 
     /// Whether the table has changed since it was opened.
@@ -86,7 +86,7 @@ impl Watched {
     }
 }
 
-impl Found {
+impl MountTable {
     fn read(table: &[u8]) -> Self {
         let mut found = Self::default();
         for line in table.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
@@ -189,7 +189,7 @@ mod tests {
             ("no line of a table\n", "/work/a.rs", disk, false),
         ] {
             let answers =
-                Found::read(table.as_bytes()).answers_at_once([path].into_iter(), [device].into_iter());
+                MountTable::read(table.as_bytes()).answers_at_once([path].into_iter(), [device].into_iter());
             assert_eq!(answers, expected, "{path} {device}\n{table}");
         }
     }

@@ -162,7 +162,7 @@ fn log(notice: &Notice, verdict: Option<&Verdict>) {
 }
 
 /// The sinks that a notice goes to, or why to none.
-pub(crate) fn ways(verdict: Option<&Verdict>) -> (Vec<String>, Option<Suppressed>) {
+pub(crate) fn sinks_of(verdict: Option<&Verdict>) -> (Vec<String>, Option<Suppressed>) {
     match verdict {
         Some(Verdict::Taken(sinks) | Verdict::Later(sinks, _)) => {
             (sinks.iter().map(|sink| sink.as_str().to_owned()).collect(), None)
@@ -174,7 +174,7 @@ pub(crate) fn ways(verdict: Option<&Verdict>) -> (Vec<String>, Option<Suppressed
 }
 
 fn answer(notice: &Notice, verdict: Option<&Verdict>, now: Timestamp) -> NotifyAnswer {
-    let (sinks, suppressed) = ways(verdict);
+    let (sinks, suppressed) = sinks_of(verdict);
     let later = || match verdict {
         Some(Verdict::Later(_, at)) => {
             let seconds = duration_millis(at.since(now)).div_ceil(1_000);

@@ -53,7 +53,7 @@ const LOOKS_MAX: usize = 8;
 
 /// The report of the harness for a look.
 #[derive(Debug, Default)]
-pub(crate) struct Said {
+pub(crate) struct HarnessReport {
     /// The calls that ended since the last exchange; before a tool, the one that begins.
     pub(crate) calls: Vec<Call>,
     /// The path of the transcript.
@@ -107,10 +107,10 @@ fn caches() -> Option<String> {
 
 /// The input of a look at `exchange`; `None` for a session without a folder, as on servers: nothing
 /// can change for it.
-fn input(app: &App, exchange: &Exchange, said: Said) -> Option<LookInput> {
+fn input(app: &App, exchange: &Exchange, said: HarnessReport) -> Option<LookInput> {
     let (session, now) = (exchange.session.clone(), app.now());
     let looks = app.registry.looks();
-    let Said { calls, transcript, reader, patience: _, provenance } = said;
+    let HarnessReport { calls, transcript, reader, patience: _, provenance } = said;
     let is_remote = provenance == Provenance::Remote;
     let claimed = exchange.harness.workspace.clone().filter(|_| !is_remote);
     let (view, mut settings) = looks.knowledge.view(&session, claimed.as_deref(), now);
@@ -154,7 +154,7 @@ fn input(app: &App, exchange: &Exchange, said: Said) -> Option<LookInput> {
 
 /// Whether [`input`] would find nothing to look at, known without its work: no folder, no call and
 /// no facts. On servers, sessions have no folder.
-fn has_no_folder(app: &App, exchange: &Exchange, said: &Said) -> bool {
+fn has_no_folder(app: &App, exchange: &Exchange, said: &HarnessReport) -> bool {
     let (looks, session) = (app.registry.looks(), &exchange.session);
     let is_named = exchange.harness.workspace.is_some() || !said.calls.is_empty();
     !is_named && !looks.knowledge.knows(session) && !looks.has_missed(session)
@@ -202,7 +202,7 @@ fn run_at_once(input: &LookInput, app: &App) -> Option<Vec<Event>> {
 ///
 /// Shape: none at points where no finding would be delivered. On a timeout those of the session's
 /// last look, if it has finished by now; those of this one are found by the next exchange.
-pub(crate) async fn look(app: &App, exchange: &Exchange, said: Said) -> Vec<Event> {
+pub(crate) async fn look(app: &App, exchange: &Exchange, said: HarnessReport) -> Vec<Event> {
     look_through(app, exchange, said, None::<fn(Machine) -> Box<dyn Facts>>).await
 }
 
@@ -210,7 +210,7 @@ pub(crate) async fn look(app: &App, exchange: &Exchange, said: Said) -> Vec<Even
 async fn look_through(
     app: &App,
     exchange: &Exchange,
-    said: Said,
+    said: HarnessReport,
     through: Option<impl FnOnce(Machine) -> Box<dyn Facts> + Send + 'static>,
 ) -> Vec<Event> {
     if !probe::is_asked(exchange, &said.calls) || has_no_folder(app, exchange, &said) {

@@ -61,13 +61,13 @@ pub async fn push_wakes(app: App) -> io::Result<()> {
         }
         tokio::select! {
             () = routes.ready() => {}
-            () = until(next, app.now()) => {}
+            () = wait_until(next, app.now()) => {}
             () = app.stopped() => return Ok(()),
         }
     }
 }
 
-async fn until(at: Option<Timestamp>, now: Timestamp) {
+async fn wait_until(at: Option<Timestamp>, now: Timestamp) {
     let never = std::future::pending::<()>();
     match at {
         // An error means that the time has come.

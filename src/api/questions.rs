@@ -29,7 +29,7 @@ use crate::api::{
     actor::{Access, Actor},
     error::ApiError,
     extract::{Params, Segment, read_body},
-    notify::{new_id, place_of, say, session_for, verdict_on, ways},
+    notify::{new_id, place_of, say, session_for, sinks_of, verdict_on},
     sessions::read_timeout,
     share::{Bounds, Held},
     wire::{
@@ -122,7 +122,7 @@ async fn asked_before(app: &App, actor: Actor, new: &Question) -> Result<Option<
         return Err(ApiError::new(StatusCode::CONFLICT, message));
     }
     let verdict = verdict_on(app, Arc::clone(&new.id)).await?;
-    let (sinks, suppressed) = ways(verdict.as_ref());
+    let (sinks, suppressed) = sinks_of(verdict.as_ref());
     Ok(Some(Asked {
         question: QuestionView::from(&*question),
         sinks,
@@ -203,7 +203,7 @@ pub(crate) async fn answer(
     match state_of(&app, &question.id).await? {
         Some(QuestionState::Ended { end, .. }) => match &end {
             End::Answered { event: by, .. } if *by == event.id => Ok(Json(end_view(&question.id, &end))),
-            End::Answered { .. } | End::Expired => Err(over(&question.id, &end)),
+            End::Answered { .. } | End::Expired => Err(already_ended(&question.id, &end)),
         },
         Some(QuestionState::Open(_)) | None => Err(ApiError::not_found("open question", &id)),
     }
@@ -232,30 +232,20 @@ fn check_asker(access: &Access, id: &str, state: &QuestionState) -> Result<(), A
 /// Errors: no open question matches, more than one does, or it is of a session that may not be read.
 async fn named(app: &App, access: &Access, id: &str) -> Result<Arc<Question>, ApiError> {
     let open = open(app).await?;
-    let mut named = open.iter().filter(|question| !id.is_empty() && question.id.starts_with(id));
-    match (named.next(), named.count()) {
-        (Some(question), 0) => {
-            check_asker(access, &question.id, &QuestionState::Open(Arc::clone(question)))?;
-            Ok(Arc::clone(question))
-        }
-        (Some(_), more) => {
-            let message = format!("{} questions begin with `{id}`", more + 1);
-            Err(ApiError::new(StatusCode::CONFLICT, message))
-        }
-        (None, _) => {
-            let state = state_of(app, id).await?;
-            let not_found = || ApiError::not_found("open question", id);
-            let state = state.ok_or_else(not_found)?;
-            check_asker(access, id, &state)?;
-            match state {
-                QuestionState::Ended { end, .. } => Err(over(id, &end)),
-                QuestionState::Open(_) => Err(not_found()),
-            }
-        }
+    if let Some(question) = BOUNDS.find(&open, |question| &question.id, id)? {
+        check_asker(access, &question.id, &QuestionState::Open(Arc::clone(question)))?;
+        return Ok(Arc::clone(question));
+    }
+    let not_found = || ApiError::not_found("open question", id);
+    let state = state_of(app, id).await?.ok_or_else(not_found)?;
+    check_asker(access, id, &state)?;
+    match state {
+        QuestionState::Ended { end, .. } => Err(already_ended(id, &end)),
+        QuestionState::Open(_) => Err(not_found()),
     }
 }
 
-fn over(id: &str, end: &End) -> ApiError {
+fn already_ended(id: &str, end: &End) -> ApiError {
     let message = match end {
         End::Answered { answer, by, .. } => format!("{id} was answered already: {answer}, by {by}"),
         End::Expired => format!("{id} has expired"),

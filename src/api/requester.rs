@@ -39,7 +39,7 @@ pub(crate) struct Client {
 
 /// What is known about a [`Requester`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Found {
+pub(crate) enum Membership {
     /// It runs below a client.
     Below(Client),
     /// It has left the process tree of this session's client, and has its environment.
@@ -69,7 +69,7 @@ impl Requester {
     }
 
     /// The nearest client at or above the process.
-    pub(crate) fn near(self, app: &App) -> Option<Client> {
+    pub(crate) fn nearest_client(self, app: &App) -> Option<Client> {
         client_above(app, self.peer.filter(|_| self.route == Route::Unix)?)
     }
 
@@ -77,10 +77,10 @@ impl Requester {
     /// to belong to no session.
     ///
     /// Errors: the daemon is stopping.
-    pub(crate) async fn find(self, app: &App) -> Result<Found, ApiError> {
+    pub(crate) async fn find(self, app: &App) -> Result<Membership, ApiError> {
         let peer = match (self.route, self.peer) {
-            (Route::Tcp, _) => return Ok(Found::WithToken),
-            (Route::Unix, None) => return Ok(Found::Unknown),
+            (Route::Tcp, _) => return Ok(Membership::WithToken),
+            (Route::Unix, None) => return Ok(Membership::Unknown),
             (Route::Unix, Some(peer)) => peer,
         };
         let processes = app.registry.processes();
@@ -89,7 +89,7 @@ impl Requester {
         for (process, stat) in with_ancestors(peer) {
             terminal.get_or_insert(stat.terminal);
             if let Some(client) = client_in(app, process) {
-                return Ok(Found::Below(client));
+                return Ok(Membership::Below(client));
             }
             if processes.is_outside(process) {
                 break;
@@ -101,19 +101,19 @@ impl Requester {
             for (kind, mark) in marks_of(process.pid) {
                 is_marked = true;
                 if let Some(session) = session_of_mark(app, kind, &mark).await? {
-                    return Ok(Found::Left(session));
+                    return Ok(Membership::Left(session));
                 }
             }
         }
         if is_marked {
-            return Ok(Found::Unknown);
+            return Ok(Membership::Unknown);
         }
         processes.note_outside(line.into_iter(), clients);
-        Ok(terminal.flatten().map_or(Found::Unknown, Found::AtTerminal))
+        Ok(terminal.flatten().map_or(Membership::Unknown, Membership::AtTerminal))
     }
 }
 
-impl Found {
+impl Membership {
     /// The client that it runs below.
     pub(crate) fn client(&self) -> Option<&Client> {
         match self {

@@ -115,7 +115,7 @@ pub(crate) async fn wait(
     let timeout =
         params.timeout.as_deref().map_or(Ok(Duration::from_secs(WAIT_SECONDS_DEFAULT)), read_timeout)?;
     let waited = tokio::select! {
-        waited = tokio::time::timeout(timeout, until(params.r#for.unwrap_or_default(), &app, session)) => waited,
+        waited = tokio::time::timeout(timeout, wait_until_met(params.r#for.unwrap_or_default(), &app, session)) => waited,
         () = app.stopped() => return Ok(StatusCode::NO_CONTENT.into_response()),
     };
     Ok(match waited {
@@ -124,7 +124,7 @@ pub(crate) async fn wait(
     })
 }
 
-async fn until(wanted: WaitFor, app: &App, session: SessionId) -> Result<PendingView, ApiError> {
+async fn wait_until_met(wanted: WaitFor, app: &App, session: SessionId) -> Result<PendingView, ApiError> {
     // Watched before the query, so that a change in between is seen.
     let mut watcher = app.registry.watch(&session);
     let Some(pending) = pending_now(app, session.clone()).await? else {

@@ -15,7 +15,7 @@ pub(crate) struct Held<'h> {
     caller: Option<&'h str>,
 }
 
-/// The bounds of a table.
+/// A table: its name and its bounds.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Bounds {
     /// The name of its entries, in the plural.
@@ -65,6 +65,26 @@ impl<'h> Held<'h> {
 }
 
 impl Bounds {
+    /// The one of the `open` entries whose `id` is `wanted` or begins with it.
+    ///
+    /// Errors: 409 if several begin with it.
+    pub(crate) fn find<'o, T>(
+        &self,
+        open: &'o [T],
+        id: impl Fn(&T) -> &str,
+        wanted: &str,
+    ) -> Result<Option<&'o T>, ApiError> {
+        let mut named = open.iter().filter(|entry| !wanted.is_empty() && id(entry).starts_with(wanted));
+        let first = named.next();
+        match named.count() {
+            0 => Ok(first),
+            more => {
+                let message = format!("{} {} begin with `{wanted}`", more + 1, self.what);
+                Err(ApiError::new(StatusCode::CONFLICT, message))
+            }
+        }
+    }
+
     /// Checks that there is room for `new` with the `open` ones.
     ///
     /// Shape: entries without a session take at most half of the table, and those of one caller at

@@ -315,7 +315,7 @@ pub(crate) async fn session(
             let client = params.client().map_err(ApiError::bad)?;
             let session = session_of(&app, id, client.harness.name.as_deref()).await?;
             client.attach(&app, &session, actor, peer).await?;
-            let mut queue = Queue::of(app, session.clone(), place).await?;
+            let mut queue = Queue::follow(app, session.clone(), place).await?;
             queue.attach(session).await?;
             queue
         }
@@ -323,7 +323,7 @@ pub(crate) async fn session(
             let session = session_of(&app, id, None).await?;
             actor.check(&app, &session).await?;
             known_session(&app, &session).await?;
-            Queue::of(app, session, place).await?
+            Queue::follow(app, session, place).await?
         }
     };
     Ok(respond(stream::unfold(queue, |mut queue| async move { Some((queue.next().await?, queue)) })))
@@ -348,7 +348,7 @@ struct Queue {
 }
 
 impl Queue {
-    async fn of(app: App, session: SessionId, place: OwnedSemaphorePermit) -> Result<Self, ApiError> {
+    async fn follow(app: App, session: SessionId, place: OwnedSemaphorePermit) -> Result<Self, ApiError> {
         // Watched before the query, so that a change in between is seen.
         let watcher = app.registry.watch(&session);
         let first = pending_or_nothing(&app, &session).await?;

@@ -114,14 +114,8 @@ pub(crate) async fn cancel(
 ///
 /// Errors: no open watch matches, or more than one does.
 pub(crate) async fn end(app: &App, open: &[Arc<Watch>], id: &str) -> Result<Arc<Watch>, ApiError> {
-    let mut named = open.iter().filter(|watch| !id.is_empty() && watch.id.starts_with(id));
-    let (Some(watch), more) = (named.next(), named.count()) else {
-        return Err(ApiError::not_found("open watch", id));
-    };
-    if more > 0 {
-        let message = format!("{} watches begin with `{id}`", more + 1);
-        return Err(ApiError::new(StatusCode::CONFLICT, message));
-    }
+    let watch = BOUNDS.find(open, |watch| &watch.id, id)?;
+    let watch = watch.ok_or_else(|| ApiError::not_found("open watch", id))?;
     let event = watch.cancelled_event(app.now());
     app.append(Records::build(|records| records.own_event(&event))).await?;
     Ok(Arc::clone(watch))

@@ -15,6 +15,12 @@ pub mod sources;
 pub mod views;
 pub mod watches;
 
+use std::{borrow::Cow, sync::Arc};
+
+use engine::request::{
+    FieldError,
+    names::{read_name, read_workspace},
+};
 use serde::{Deserialize, Serialize};
 
 /// The body of every refusal.
@@ -40,4 +46,20 @@ pub struct ErrorView {
 /// Whether a count is zero, and left out.
 pub(super) fn is_zero<T: Default + PartialEq>(count: &T) -> bool {
     *count == T::default()
+}
+
+/// Reads a name that may be absent.
+fn read_text<'a>(
+    field: &'static str,
+    text: Option<impl Into<Cow<'a, str>>>,
+) -> Result<Option<Arc<str>>, FieldError> {
+    Ok(read_name(field, text)?.map(|text| text.as_ref().into()))
+}
+
+/// Reads an absolute path that may be absent.
+fn read_folder<'a>(
+    field: &'static str,
+    text: Option<impl Into<Cow<'a, str>>>,
+) -> Result<Option<Arc<str>>, FieldError> {
+    Ok(read_workspace(field, text)?.map(|folder| folder.as_ref().into()))
 }

@@ -37,7 +37,7 @@ use tokio_stream::{Stream, StreamExt};
 use crate::{
     capability::source::{Clocks, Outlet, Parts, Source, events_of, pause_if, values},
     daemon::{
-        program::{Ids, Missing, Place, Program, Programs},
+        program::{Ids, Missing, Program, Programs, Repository},
         tasks::run_blocking,
     },
 };
@@ -230,7 +230,7 @@ impl Machine {
         let no_git = |error: io::Error| CheckError::NoGit(error);
         let blocked = |error: JoinError| CheckError::NoGit(io::Error::other(error));
         let inside = PathBuf::from(folder);
-        let place = run_blocking(move || Place::of(&inside)).await.map_err(blocked)?;
+        let place = run_blocking(move || Repository::of(&inside)).await.map_err(blocked)?;
         let place = place.ok_or_else(nowhere)?;
         let top = place.top.to_str().ok_or_else(nowhere)?.to_owned();
         // Only now, as `/` without a repository would keep every program from running.

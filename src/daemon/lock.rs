@@ -54,7 +54,7 @@ pub enum LockError {
     #[error(transparent)]
     Unreleased(#[from] UnreleasedError),
     /// Another daemon has it.
-    #[error("the state folder {} is in use by another daemon{}", folder.display(), by(pid))]
+    #[error("the state folder {} is in use by another daemon{}", folder.display(), shown_holder(pid))]
     Held {
         /// The folder.
         folder: PathBuf,
@@ -77,7 +77,7 @@ pub enum LockError {
     },
 }
 
-fn by(pid: &str) -> String {
+fn shown_holder(pid: &str) -> String {
     if pid.is_empty() { String::new() } else { format!(" (process {pid})") }
 }
 

@@ -123,7 +123,7 @@ impl Program {
 /// The programs of the machine, as found at the start.
 #[derive(Debug, Default)]
 pub struct Programs {
-    found: Found,
+    found: SearchPath,
     /// A folder of the daemon, in which they run; no repository is above it for git.
     folder: PathBuf,
     /// The folders of sessions; a program in one of them is not run.
@@ -143,7 +143,7 @@ impl Programs {
         for ids in Ids::VARIANTS {
             write_empty(&folder.join(ids.as_str()), *ids, None)?;
         }
-        let found = Found::find(path, Program::VARIANTS.iter().map(|program| program.as_str()));
+        let found = SearchPath::find(path, Program::VARIANTS.iter().map(|program| program.as_str()));
         Ok(Self { found, folder, workspaces: Arc::default() })
     }
 
@@ -218,7 +218,7 @@ impl Programs {
     /// at a time: the folder of the last call is replaced.
     ///
     /// Errors: why it cannot be run.
-    pub fn git_at(&self, place: &Place, ids: Ids) -> io::Result<Command> {
+    pub fn git_at(&self, place: &Repository, ids: Ids) -> io::Result<Command> {
         let view = self.folder.join("view");
         match fs::remove_dir_all(&view) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -280,7 +280,7 @@ impl Workspaces {
     }
 
     /// Whether `path` is in one of the folders, and not in one of the system's.
-    fn hold(&self, path: &Path) -> bool {
+    fn contain(&self, path: &Path) -> bool {
         if path.parent().is_some_and(|folder| OF_THE_SYSTEM.iter().any(|own| folder == Path::new(own))) {
             return false;
         }
@@ -316,18 +316,18 @@ impl At {
     }
 
     fn is_outside(&self, workspaces: &Workspaces) -> bool {
-        [&self.path].into_iter().chain(&self.real).all(|path| !workspaces.hold(path))
+        [&self.path].into_iter().chain(&self.real).all(|path| !workspaces.contain(path))
     }
 }
 
 /// The folders of `PATH` that are absolute, at the start of the daemon, and the programs in them.
 #[derive(Debug, Default)]
-struct Found {
+struct SearchPath {
     folders: Vec<Folder>,
     programs: SortedMap<String, Vec<At>>,
 }
 
-impl Found {
+impl SearchPath {
     /// Searches the folders of `path` for `names`.
     fn find(path: OsString, names: impl Iterator<Item = &'static str>) -> Self {
         let folders = env::split_paths(&path).filter(|folder| folder.is_absolute());
@@ -367,7 +367,7 @@ impl Found {
     /// The `PATH` for a program: the absolute folders outside of `workspaces`.
     fn folders_outside(&self, workspaces: &Workspaces) -> OsString {
         let is_outside = |folder: &&Folder| {
-            let inner = |path: &Path| workspaces.hold(&path.join("program"));
+            let inner = |path: &Path| workspaces.contain(&path.join("program"));
             !inner(&folder.path) && !inner(&folder.real)
         };
         let folders = self.folders.iter().filter(is_outside).map(|folder| &folder.path);
@@ -413,7 +413,7 @@ impl Ids {
 
 /// Where a repository is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct Repository {
     /// The top folder of its files.
     pub top: PathBuf,
     /// Its own folder: `.git`, or the folder that the file `.git` names.
@@ -423,7 +423,7 @@ pub struct Place {
     common: PathBuf,
 }
 
-impl Place {
+impl Repository {
     /// The repository of `folder`, if there is one. May block on a mount that does not answer.
     ///
     /// Source: git-worktree(1) and gitrepository-layout(5).
@@ -456,9 +456,9 @@ impl Place {
 /// given.
 ///
 /// Errors: the folder cannot be written, or has tables of refs that are not those of a worktree.
-fn write_empty(folder: &Path, ids: Ids, refs_of: Option<&Place>) -> io::Result<()> {
+fn write_empty(folder: &Path, ids: Ids, refs_of: Option<&Repository>) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-    let has_tables = refs_of.is_some_and(Place::has_tables);
+    let has_tables = refs_of.is_some_and(Repository::has_tables);
     if let Some(place) = refs_of {
         if has_tables && place.own != place.common {
             return Err(io::Error::other("a worktree with tables of refs"));

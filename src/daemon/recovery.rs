@@ -112,7 +112,7 @@ pub(super) fn recover(
         state,
         build: &replaying.build,
         convicted: replaying.convicted.as_ref(),
-        before: &replaying.before(),
+        before: &replaying.before_each(),
     };
     let Followed { fold, reader, outbox, skipped } = replay
         .follow(fold, |fold| projected.as_ref().and_then(|writer| missing(writer, fold.applied, last_seq)))?;
@@ -124,7 +124,7 @@ pub(super) fn recover(
 
 impl Replaying {
     /// Called before each record.
-    fn before(&self) -> impl Fn(Seq, u8) -> ControlFlow<()> {
+    fn before_each(&self) -> impl Fn(Seq, u8) -> ControlFlow<()> {
         let said = Cell::new(monotonic_now());
         move |seq, kind| {
             if let Some(planted) = self.planted {

@@ -38,7 +38,7 @@ use journal::{AppendError, Appended, Journal, time::Timestamp};
 
 use crate::{
     api::{
-        ConfigHandle, ConfigState, RELOADS_MAX, ReloadRefusal, ReloadRequest,
+        ConfigState, ReloadRefusal, ReloadRequest,
         wire::views::{ConfigView, FindingsView, ReloadView},
     },
     capability::outside::Generation,
@@ -247,25 +247,6 @@ pub(super) struct Reloader {
     pub(super) at_start: DaemonConfig,
     pub(super) requests: mpsc::Receiver<ReloadRequest>,
     pub(super) state: watch::Sender<Arc<ConfigState>>,
-}
-
-/// The channel of requests, and the outcome of the last one.
-pub(super) struct ReloadChannels {
-    /// Has room for [`RELOADS_MAX`] requests; further requesters wait.
-    pub(super) asking: mpsc::Sender<ReloadRequest>,
-    pub(super) requests: mpsc::Receiver<ReloadRequest>,
-    pub(super) state: watch::Sender<Arc<ConfigState>>,
-}
-
-impl ReloadChannels {
-    pub(super) fn new(state: ConfigState) -> Self {
-        let (asking, requests) = mpsc::channel(RELOADS_MAX);
-        Self { asking, requests, state: watch::Sender::new(Arc::new(state)) }
-    }
-
-    pub(super) fn handle(&self) -> ConfigHandle {
-        ConfigHandle::new(self.asking.clone(), self.state.subscribe())
-    }
 }
 
 impl Reloader {

@@ -275,7 +275,7 @@ impl Snapshots {
         keys: &[IdempotencyKey],
     ) -> Result<u64, WriteError> {
         let Capture { seq, time, ref state } = *capture;
-        let keys = keys.get(..keys.partition_point(|key| key.seq <= seq)).unwrap_or_default();
+        let (keys, _) = keys.split_at(keys.partition_point(|key| key.seq <= seq));
         let keys = file::encode_keys(keys);
         let last = LastRecord { seq, time, checksum: record_checksum };
         let head = [Header::encode(last, Section::new(&keys), Section::new(state)), keys].concat();

@@ -181,7 +181,7 @@ impl Writer {
 
     /// Gives some free pages back to the system if there are many.
     fn give_back(&self) -> rusqlite::Result<()> {
-        let Pages { free, bytes, .. } = Pages::of(&self.connection)?;
+        let Pages { free, bytes, .. } = Pages::count(&self.connection)?;
         if free * bytes > self.bytes_max / FREE_SHARE {
             // Each of its rows gives one page back, so all of them are read.
             let mut vacuum = self.connection.prepare(&format!("PRAGMA incremental_vacuum({STEP_PAGES})"))?;
@@ -264,7 +264,7 @@ struct Pages {
 }
 
 impl Pages {
-    fn of(connection: &Connection) -> rusqlite::Result<Self> {
+    fn count(connection: &Connection) -> rusqlite::Result<Self> {
         let pragma = |name| connection.pragma_query_value(None, name, |row| row.get(0)).map(from_sql);
         Ok(Self { all: pragma("page_count")?, free: pragma("freelist_count")?, bytes: pragma("page_size")? })
     }
@@ -273,7 +273,7 @@ impl Pages {
 /// The new first kept record if the used pages have more than `bytes_max`: the one after the oldest
 /// `step` entries, at most after half of them.
 fn over_bytes(transaction: &Transaction<'_>, bytes_max: u64, step: u64) -> rusqlite::Result<Option<Seq>> {
-    let Pages { all, free, bytes } = Pages::of(transaction)?;
+    let Pages { all, free, bytes } = Pages::count(transaction)?;
     if all.saturating_sub(free) * bytes <= bytes_max {
         return Ok(None);
     }

@@ -183,7 +183,7 @@ impl<R: AsyncRead + Unpin> AsyncRead for Screened<R> {
         let before = into.filled().len();
         loop {
             ready!(Pin::new(&mut self.from).poll_read(cx, into))?;
-            let read = into.filled_mut().get_mut(before..).unwrap_or_default();
+            let read = into.filled_mut().get_mut(before..).expect("what was filled stays");
             if read.is_empty() {
                 return Poll::Ready(Ok(()));
             }

@@ -59,7 +59,7 @@ pub(super) struct Process {
 
 /// All families, in output order.
 pub(super) fn all(status: &StatusView, meters: &Meters, process: &Process) -> Vec<Family> {
-    let mut all = about(status);
+    let mut all = program_and_rules(status);
     all.extend(events(&status.events));
     all.extend(notifications(&status.notifications));
     all.extend(tokens(status));
@@ -72,7 +72,7 @@ pub(super) fn all(status: &StatusView, meters: &Meters, process: &Process) -> Ve
     all
 }
 
-fn about(status: &StatusView) -> Vec<Family> {
+fn program_and_rules(status: &StatusView) -> Vec<Family> {
     let is_in_force = status.config.state == ConfigView::IN_FORCE;
     let by_state = [("enabled", status.rules.enabled), ("disabled", status.rules.disabled)];
     vec![
@@ -115,22 +115,19 @@ fn about(status: &StatusView) -> Vec<Family> {
 
 fn events(events: &EventCounts) -> Vec<Family> {
     vec![
-        counter("aside_events", None, "Events published, since the journal began.", events.published),
+        counter("aside_events", "Events published, since the journal began.", events.published),
         counter(
             "aside_events_unmatched",
-            None,
             "Events that no subscriber matched, since the journal began.",
             events.unmatched,
         ),
         counter(
             "aside_events_throttled",
-            None,
             "Events that were not dispatched, as their chain of causes is too long or their source was over its rate, since the journal began.",
             events.throttled,
         ),
         counter(
             "aside_events_skipped",
-            None,
             "Events that a start skipped, since the journal began.",
             events.skipped,
         ),
@@ -144,19 +141,16 @@ fn notifications(counts: &NotificationCounts) -> Vec<Family> {
     vec![
         counter(
             "aside_notifications_created",
-            None,
             "Notifications made, since the journal began.",
             counts.created,
         ),
         counter(
             "aside_notifications_injected",
-            None,
             "Notifications released to a carrier, once for each session and release, since the journal began.",
             counts.injected,
         ),
         counter(
             "aside_notifications_confirmed",
-            None,
             "Notifications confirmed, once for each session, since the journal began.",
             counts.confirmed,
         ),
@@ -183,17 +177,17 @@ fn notifications(counts: &NotificationCounts) -> Vec<Family> {
 fn tokens(status: &StatusView) -> Vec<Family> {
     let tokens = &status.tokens;
     vec![
-        counter(
+        family(
             "aside_injected",
             Some("tokens"),
             "Estimated tokens of all injections, wrappers included, since the journal began.",
-            tokens.injected,
+            count_of(tokens.injected),
         ),
-        counter(
+        family(
             "aside_raw",
             Some("bytes"),
             "Bytes of JSON of the payloads of all events in injected notifications, with repeats and counted ones.",
-            tokens.raw_bytes,
+            count_of(tokens.raw_bytes),
         ),
         measure(
             "aside_saved",
@@ -372,7 +366,6 @@ fn latencies(meters: &Meters) -> Vec<Family> {
         ),
         counter(
             "aside_looks_missed",
-            None,
             "Exchanges without the findings of their probes, since the start.",
             meters.looks_missed.load(Ordering::Relaxed),
         ),
@@ -413,8 +406,12 @@ const fn family(
     Family { name, unit, help, values }
 }
 
-fn counter(name: &'static str, unit: Option<&'static str>, help: &'static str, count: u64) -> Family {
-    family(name, unit, help, Values::Counter(vec![(Labels::new(), count)]))
+fn counter(name: &'static str, help: &'static str, count: u64) -> Family {
+    family(name, None, help, count_of(count))
+}
+
+fn count_of(count: u64) -> Values {
+    Values::Counter(vec![(Labels::new(), count)])
 }
 
 fn gauge(name: &'static str, help: &'static str, value: u64) -> Family {

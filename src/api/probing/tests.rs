@@ -198,7 +198,8 @@ impl Agent {
     async fn end(&mut self, call: Call) -> Vec<String> {
         let mut exchange = Exchange::new(self.session.clone(), InjectionPoint::AfterTool, "c");
         exchange.harness.workspace = self.work.path().to_str().map(Arc::from);
-        let said = Said { calls: vec![call], provenance: Provenance::Harness, ..Said::default() };
+        let said =
+            HarnessReport { calls: vec![call], provenance: Provenance::Harness, ..HarnessReport::default() };
         let delay = self.delay.clone();
         let through = move |machine| -> Box<dyn Facts> { Box::new(Delayed { machine, delay }) };
         let found = look_through(&self.daemon.app, &exchange, said, Some(through)).await;

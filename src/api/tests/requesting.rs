@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    api::requester::{Client, Found, Requester},
+    api::requester::{Client, Membership, Requester},
     capability::source::process::{running, stat},
 };
 
@@ -15,10 +15,13 @@ async fn a_process_is_found_below_a_later_client() {
     let find = async || requester.find(&app).await.expect("it is not stopping");
     let processes = app.registry.processes();
     for _ in 0..2 {
-        assert_eq!((find().await.sessions(), requester.near(&app)), (&[][..], None));
+        assert_eq!((find().await.sessions(), requester.nearest_client(&app)), (&[][..], None));
         processes.know(&session, above);
         let client = Client { process: above, sessions: vec![session.clone()] };
-        assert_eq!((requester.near(&app), find().await), (Some(client.clone()), Found::Below(client)));
+        assert_eq!(
+            (requester.nearest_client(&app), find().await),
+            (Some(client.clone()), Membership::Below(client))
+        );
         processes.forget(&session);
     }
 }

@@ -8,7 +8,7 @@ mod remarks;
 #[cfg(test)]
 mod tests;
 
-use std::{borrow::Cow, sync::Arc};
+use std::borrow::Cow;
 
 use engine::{
     draft::{Defaults, Draft, SOURCE_DEFAULT},
@@ -27,7 +27,7 @@ use journal::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::api::wire::harness::HarnessBody;
+use crate::api::wire::{harness::HarnessBody, read_text};
 
 #[cfg(test)]
 use crate::api::wire::{event::EventView, harness::HarnessView};
@@ -258,10 +258,10 @@ impl ExchangeBody<'_> {
             session: session.clone(),
             point: self.point,
             carrier: checked_name("carrier", self.carrier)?.as_ref().into(),
-            turn: name("turn", self.turn)?,
-            step: name("step", self.step)?,
+            turn: read_text("turn", self.turn)?,
+            step: read_text("step", self.step)?,
             harness: harness.map_err(|error| error.within("harness"))?.unwrap_or_default(),
-            tool: name("tool", self.tool)?,
+            tool: read_text("tool", self.tool)?,
             acks: read_names("ack", self.ack)?.map(|id| InjectionId::new(&id)).collect(),
             known_calls: read_names("known_calls", self.known_calls)?.map(|id| id.as_ref().into()).collect(),
             budget: self.budget.unwrap_or_default().into(),
@@ -342,13 +342,6 @@ fn checked_count<T, const MAX: usize>(
     }
 }
 
-fn name<'a>(
-    field: &'static str,
-    text: Option<impl Into<Cow<'a, str>>>,
-) -> Result<Option<Arc<str>>, FieldError> {
-    Ok(read_name(field, text)?.map(|text| text.as_ref().into()))
-}
-
 /// The answer to an exchange.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(utoipa::ToSchema))]
@@ -368,10 +361,12 @@ pub struct AnswerView<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     started_by: Option<&'static str>,
     /// The notifications in the text, in order.
-    notifications: Vec<ReleasedView<'a>>,
+    #[cfg_attr(test, schema(value_type = Vec<ReleasedView>))]
+    notifications: &'a [Released],
     /// A further action requested of the harness.
     #[serde(skip_serializing_if = "Option::is_none")]
-    directive: Option<DirectiveView<'a>>,
+    #[cfg_attr(test, schema(value_type = Option<DirectiveView>))]
+    directive: Option<&'a Directive>,
     /// One line for the user, not for the agent.
     #[serde(skip_serializing_if = "Option::is_none")]
     notice: Option<&'a str>,
@@ -388,35 +383,37 @@ pub struct AnswerView<'a> {
 }
 
 /// One notification of an injection.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(utoipa::ToSchema))]
-struct ReleasedView<'a> {
+#[cfg(test)]
+#[derive(utoipa::ToSchema)]
+#[expect(dead_code, reason = "it describes a `Released` in the API's document")]
+struct ReleasedView {
     /// Its id.
-    id: &'a str,
+    id: String,
     /// The subscriber that created it.
-    subscriber: &'a str,
+    subscriber: String,
     /// `critical`, `high`, `normal` or `low`.
-    priority: &'static str,
+    priority: String,
     /// The worst severity among its events.
-    severity: &'static str,
+    severity: String,
     /// Whether it may have been delivered before.
     redelivered: bool,
 }
 
 /// A further action requested of the harness.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(utoipa::ToSchema))]
-#[serde(rename_all = "snake_case")]
-enum DirectiveView<'a> {
+#[cfg(test)]
+#[derive(utoipa::ToSchema)]
+#[schema(rename_all = "snake_case")]
+#[expect(dead_code, reason = "it describes a `Directive` in the API's document")]
+enum DirectiveView {
     /// Let the agent continue.
     Continue {
         /// The reason, in one line.
-        reason: &'a str,
+        reason: String,
     },
     /// Replace the call with the text.
     Cancel {
         /// The reason, in one line.
-        reason: &'a str,
+        reason: String,
     },
 }
 
@@ -441,13 +438,8 @@ impl<'a> AnswerView<'a> {
                 .or_else(|| standing_text(answer).map(|_| Role::System))
                 .map(Role::as_str),
             started_by: injection.and_then(|injection| started_by(injection.starts_turn)),
-            notifications: injection.map_or_else(Vec::new, |injection| {
-                injection.notifications.iter().map(ReleasedView::of).collect()
-            }),
-            directive: answer.directive.as_ref().map(|directive| match directive {
-                Directive::Continue { reason } => DirectiveView::Continue { reason },
-                Directive::Cancel { reason } => DirectiveView::Cancel { reason },
-            }),
+            notifications: injection.map_or(&[], |injection| &injection.notifications),
+            directive: answer.directive.as_ref(),
             notice: answer.notice.as_deref(),
             instructions: instructions.filter(|_| answer.is_first_text),
             notice_to_developer,
@@ -466,18 +458,6 @@ pub(crate) fn started_by(starts_turn: bool) -> Option<&'static str> {
 /// notifications.
 fn standing_text(answer: &Answer) -> Option<&'static str> {
     matches!(answer.directive, Some(Directive::Cancel { .. })).then_some(NOT_RUN)
-}
-
-impl<'a> ReleasedView<'a> {
-    fn of(released: &'a Released) -> Self {
-        Self {
-            id: released.id.as_str(),
-            subscriber: released.subscriber.as_str(),
-            priority: released.priority.as_str(),
-            severity: released.severity.as_str(),
-            redelivered: released.redelivered,
-        }
-    }
 }
 
 /// The instructions, for a system prompt or the first message.

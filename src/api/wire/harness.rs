@@ -5,12 +5,11 @@ use std::{ops::Not, sync::Arc};
 use engine::{
     event::SessionId,
     exchange::{Conversations, Harness},
-    request::{
-        self, FieldError,
-        names::{read_name, read_workspace},
-    },
+    request::{self, FieldError, names::read_name},
 };
 use serde::{Deserialize, Serialize};
+
+use crate::api::wire::{read_folder, read_text};
 
 /// Facts about a harness; in an answer, unknown fields are ignored.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -88,21 +87,16 @@ impl TryFrom<HarnessBody> for Harness {
 
     fn try_from(body: HarnessBody) -> Result<Self, FieldError> {
         Ok(Self {
-            name: name("name", body.name.as_deref())?,
-            version: name("version", body.version.as_deref())?,
-            workspace: read_workspace("workspace", body.workspace.as_deref())?
-                .map(|folder| folder.as_ref().into()),
-            user: name("user", body.user.as_deref())?,
+            name: read_text("name", body.name.as_deref())?,
+            version: read_text("version", body.version.as_deref())?,
+            workspace: read_folder("workspace", body.workspace.as_deref())?,
+            user: read_text("user", body.user.as_deref())?,
             pid: body.pid,
             pid_started: body.pid_started,
             conversations: body.conversations,
             parent: read_name("parent", body.parent.as_deref())?.map(|id| SessionId::new(&id)),
         })
     }
-}
-
-fn name(field: &'static str, text: Option<&str>) -> Result<Option<Arc<str>>, FieldError> {
-    Ok(read_name(field, text)?.map(|text| text.as_ref().into()))
 }
 
 /// Wake routes of sessions, and problems with hooks.

@@ -5,10 +5,7 @@ use std::sync::Arc;
 use engine::{
     event::{SessionId, mask_secrets},
     notification::{Category, Level, link},
-    request::{
-        self, FieldError, Text,
-        names::{read_name, read_workspace},
-    },
+    request::{self, FieldError, Text, names::read_name},
     sink::{
         CONTEXT_CHARS_MAX, CONTEXT_DEFAULT, MESSAGE_CHARS_MAX, Notice, Progress, clean_line,
         notice::{DONE, KEY_CHARS_MAX},
@@ -17,6 +14,8 @@ use engine::{
 use journal::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+
+use crate::api::wire::read_folder;
 
 /// A request for a notice to the user.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -118,7 +117,7 @@ impl TryFrom<NoticeBody<'_>> for NotifyRequest {
             context: context.filter(|text| !text.is_empty()).unwrap_or_else(|| CONTEXT_DEFAULT.to_owned()),
             category: body.category,
             session: read_name("session", body.session)?.map(|id| SessionId::new(&id)),
-            workspace: read_workspace("workspace", body.workspace)?.map(|folder| folder.as_ref().into()),
+            workspace: read_folder("workspace", body.workspace)?,
         })
     }
 }

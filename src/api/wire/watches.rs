@@ -4,14 +4,13 @@ use std::{sync::Arc, time::Duration};
 
 use engine::{
     event::{SessionId, strip_text},
-    request::{
-        self, FieldError, Text,
-        names::{read_name, read_workspace},
-    },
+    request::{self, FieldError, Text, names::read_name},
     watch::{CONDITIONS_MAX, EXPIRES_MAX, NOTE_CHARS_MAX, Needs, ReminderKind, Watch},
 };
 use journal::time::parse_duration;
 use serde::{Deserialize, Serialize};
+
+use crate::api::wire::read_folder;
 
 /// A watch request. docs/watches.md defines its conditions.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -79,10 +78,6 @@ struct WatchBody<'a> {
     workspace: Option<Text<'a>>,
     #[serde(borrow)]
     cwd: Option<Text<'a>>,
-}
-
-fn read_folder(name: &'static str, text: Option<Text<'_>>) -> Result<Option<Arc<str>>, FieldError> {
-    Ok(read_workspace(name, text)?.map(|folder| folder.as_ref().into()))
 }
 
 fn read_note(text: &str) -> Result<String, FieldError> {

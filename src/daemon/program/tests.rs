@@ -125,7 +125,7 @@ fn git_resolves_names_without_the_settings() {
         // A setting of the repository that stops git shows that it is not read.
         run(&project, "printf '[core]\\n\\tbare = what\\n' >>.git/config");
         let programs = Programs::find(&machine.path().join("state")).expect("prepared");
-        let place = Place::of(&folder).expect("a repository");
+        let place = Repository::of(&folder).expect("a repository");
         let ids = if setup.contains("sha256") { Ids::Sha256 } else { Ids::Sha1 };
         let mut git = programs.git_at(&place, ids).expect("prepared");
         let found = git.args(["rev-parse", &format!("{name}^{{commit}}"), "--abbrev-ref", "HEAD"]).output();
@@ -137,9 +137,9 @@ fn git_resolves_names_without_the_settings() {
 fn a_folder_without_a_repository_has_no_place() {
     let machine = machine();
     let project = machine.path().join("project");
-    assert_eq!(Place::of(&project), None);
+    assert_eq!(Repository::of(&project), None);
     fs::write(project.join(".git"), "no folder\n").expect("written");
-    assert_eq!(Place::of(&project), None);
+    assert_eq!(Repository::of(&project), None);
     fs::remove_file(project.join(".git")).expect("removed");
     rustix::fs::mknodat(
         rustix::fs::CWD,
@@ -149,7 +149,7 @@ fn a_folder_without_a_repository_has_no_place() {
         0,
     )
     .expect("a pipe");
-    assert_eq!(Place::of(&project), None, "a pipe is not read");
+    assert_eq!(Repository::of(&project), None, "a pipe is not read");
 }
 
 #[test]

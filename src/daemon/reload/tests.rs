@@ -37,7 +37,8 @@ fn bench() -> Bench {
     let user_folder = folder.path().join("config");
     fs::create_dir_all(user_folder.join("subscribers")).expect("made");
     fs::write(user_folder.join("subscribers/own.toml"), SUBSCRIBER).expect("written");
-    let ReloadChannels { asking, requests, state } = ReloadChannels::new(ConfigState::default());
+    let (asking, requests) = mpsc::channel(1);
+    let state = watch::Sender::new(Arc::new(ConfigState::default()));
     let at_start: DaemonConfig = read_at_start(&user_folder, &store).compiled.daemon;
     let fold = Fold::new(store.clone());
     let in_force = InForce { hash: String::new(), waits: false };

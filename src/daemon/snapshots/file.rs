@@ -206,7 +206,7 @@ pub(super) fn encode_keys(keys: &[IdempotencyKey]) -> Vec<u8> {
 pub(super) fn decode_keys(bytes: &[u8]) -> impl Iterator<Item = IdempotencyKey> {
     bytes.as_chunks::<KEY_BYTES>().0.iter().map(|bytes| {
         let mut numbers = bytes.as_chunks::<8>().0.iter().map(|number| u64::from_le_bytes(*number));
-        let [low, high, seq] = std::array::from_fn(|_| numbers.next().unwrap_or_default());
+        let [low, high, seq] = std::array::from_fn(|_| numbers.next().expect("a key has three numbers"));
         IdempotencyKey::new(u128::from(high) << 64 | u128::from(low), Seq(seq))
     })
 }
