@@ -48,7 +48,7 @@ pub mod time;
 mod walk;
 
 use std::{
-    io,
+    io, mem,
     path::PathBuf,
     pin::pin,
     sync::{Arc, PoisonError, atomic::Ordering},
@@ -67,7 +67,7 @@ use self::{
         sync::{Role, SyncDuty},
         writer::{Append, Command},
     },
-    log::recover,
+    log::recover::{self, apply::apply},
     start::Running,
 };
 use crate::{meter::Meters, time::Timestamp};
@@ -161,7 +161,10 @@ impl Journal {
         report: ScanReport,
         keys: IdempotencyKeys,
     ) -> Result<Opened, OpenError> {
-        Running::start(files, settings, clock, report, keys)
+        let mut recovered = apply(files.as_ref(), settings.segment_bytes, report, keys)?;
+        let (cuts, last_seq, last_time) = (mem::take(&mut recovered.cuts), recovered.last, recovered.time);
+        let running = Running::start(files, settings, clock, recovered)?;
+        Ok(Opened { journal: Self { inner: Arc::new(running) }, cuts, last_seq, last_time })
     }
 
     /// Scans the folder of a journal: the first step of [`Journal::open`], so that the caller can

@@ -10,7 +10,7 @@ use std::{
 use tokio::sync::{Semaphore, watch};
 
 use crate::{
-    Journal, Opened, Seq, background,
+    Seq, background,
     commit::{
         Admission,
         leader::GroupCommit,
@@ -20,9 +20,8 @@ use crate::{
     },
     log::{
         files::Files,
-        idempotency::IdempotencyKeys,
         names::NameHasher,
-        recover::{OpenError, Recovered, ScanReport, apply::apply},
+        recover::{OpenError, Recovered},
         store::{Clock, Store},
     },
     lookup::Recent,
@@ -57,19 +56,16 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Starts the threads of a scanned journal. `keys` are the idempotency keys of the records up
-    /// to the hint's.
+    /// Starts the threads of a recovered journal.
     ///
-    /// Errors: see [`OpenError`]; nothing was changed unless a file operation failed.
+    /// Errors: see [`OpenError`].
     pub(crate) fn start(
         files: Arc<dyn Files>,
         settings: JournalSettings,
         clock: Clock,
-        report: ScanReport,
-        keys: IdempotencyKeys,
-    ) -> Result<Opened, OpenError> {
-        let recovered = apply(files.as_ref(), settings.segment_bytes, report, keys)?;
-        let Recovered { segments, last, time, keys, cuts, marked } = recovered;
+        recovered: Recovered,
+    ) -> Result<Self, OpenError> {
+        let Recovered { segments, last, time, keys, marked, .. } = recovered;
         let tail = segments.last().map(Arc::clone).expect("a recovered journal has a segment");
         let capacity = tail.file.size().map_err(|source| OpenError::Io {
             operation: "read",
@@ -109,7 +105,7 @@ impl Running {
         };
         let group = Arc::new(GroupCommit::new(writer));
         let thread = start_writer(&group)?;
-        let running = Self {
+        Ok(Self {
             store,
             recent: Recent::default(),
             group,
@@ -121,9 +117,7 @@ impl Running {
             written,
             synced,
             thread: Mutex::new(Some(thread)),
-        };
-        let journal = Journal { inner: Arc::new(running) };
-        Ok(Opened { journal, cuts, last_seq: last, last_time: time })
+        })
     }
 }
 

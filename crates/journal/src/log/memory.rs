@@ -201,7 +201,7 @@ impl MemoryFiles {
         let mut random = Random(seed);
         let names = state.surviving_names(&mut random);
         let contents = state.contents.iter().map(|content| content.surviving(&mut random)).collect();
-        Self::from_state(State { contents, names_since_sync: vec![names.clone()], names, ..State::default() })
+        Self::holding(State { contents, names_since_sync: vec![names.clone()], names, ..State::default() })
     }
 
     /// The folder after `kill -9` and a restart: all written bytes, without a further sync.
@@ -210,12 +210,7 @@ impl MemoryFiles {
     pub fn after_kill(&self) -> Self {
         let state = self.disk.lock();
         let (names, names_since_sync) = (state.names.clone(), state.names_since_sync.clone());
-        Self::from_state(State {
-            contents: state.contents.clone(),
-            names,
-            names_since_sync,
-            ..State::default()
-        })
+        Self::holding(State { contents: state.contents.clone(), names, names_since_sync, ..State::default() })
     }
 
     fn handle(&self, name: &str) -> io::Result<Arc<dyn File>> {
@@ -223,7 +218,7 @@ impl MemoryFiles {
         Ok(Arc::new(MemoryFile { disk: Arc::clone(&self.disk), index }))
     }
 
-    fn from_state(state: State) -> Self {
+    fn holding(state: State) -> Self {
         Self { disk: Arc::new(Disk { state: Mutex::new(state), gate: Condvar::new() }) }
     }
 
