@@ -18,6 +18,7 @@ use std::{
     process::ExitStatus,
 };
 
+use bytes::Buf;
 use rustix::process::Signal;
 
 use engine::event::Seq;
@@ -119,8 +120,6 @@ fn fault_of(status: ExitStatus) -> Option<&'static str> {
 }
 
 impl Note {
-    const BYTES: usize = 16;
-
     /// The note at `path`; `None` when there is no file.
     fn read(path: &Path) -> io::Result<Option<Self>> {
         match fs::read(path) {
@@ -130,23 +129,14 @@ impl Note {
         }
     }
 
-    fn encode(self) -> [u8; Self::BYTES] {
-        let mut bytes = [0; Self::BYTES];
-        let (seq, starts) = bytes.split_at_mut(8);
-        seq.copy_from_slice(&self.seq.0.to_le_bytes());
-        starts.copy_from_slice(&self.starts.to_le_bytes());
-        bytes
+    fn encode(self) -> Vec<u8> {
+        [self.seq.0.to_le_bytes(), self.starts.to_le_bytes()].concat()
     }
 
     /// A short file only shows that there was an attempt.
-    fn decode(bytes: &[u8]) -> Self {
-        let number = |at: usize| {
-            bytes
-                .get(at..)
-                .and_then(|bytes| bytes.first_chunk())
-                .map_or(0, |bytes| u64::from_le_bytes(*bytes))
-        };
-        Self { seq: Seq(number(0)), starts: number(8) }
+    fn decode(mut bytes: &[u8]) -> Self {
+        let seq = Seq(bytes.try_get_u64_le().unwrap_or(0));
+        Self { seq, starts: bytes.try_get_u64_le().unwrap_or(0) }
     }
 }
 

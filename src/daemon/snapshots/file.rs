@@ -6,6 +6,7 @@
 //! preceding header (4). A key is 16 bytes and the record of its event 8, oldest first. `Fold`
 //! defines the state. Nothing in a file is used before its checksum is verified.
 
+use bytes::{Buf, TryGetError};
 use engine::{event::Seq, records::LOST, snapshot::Damaged};
 use journal::{IdempotencyKey, OpenError, Record, time::Timestamp};
 
@@ -162,16 +163,16 @@ impl Header {
         if !bytes.starts_with(&MAGIC) {
             return Err(Unusable::NotASnapshot);
         }
-        let length = Unusable::Length { found: size, expected: HEADER_BYTES };
-        let mut fields = Fields { bytes, at: MAGIC.len() };
+        let short = || Unusable::Length { found: size, expected: HEADER_BYTES };
+        let mut fields = bytes.get(MAGIC.len()..).unwrap_or_default();
         // The version comes first: a later one may have another header.
-        let Some(version) = fields.u32() else { return Err(length) };
+        let version = fields.try_get_u32_le().map_err(|_| short())?;
         if version != FORMAT_VERSION {
             return Err(Unusable::Format { found: version });
         }
-        let Some(header) = Self::read(&mut fields) else { return Err(length) };
-        let summed = bytes.get(..fields.at).map(crc32c::crc32c);
-        if fields.u32() != summed {
+        let header = Self::read(&mut fields).map_err(|_| short())?;
+        let summed = bytes.get(..HEADER_BYTES - 4).map(crc32c::crc32c);
+        if fields.try_get_u32_le().ok() != summed {
             return Err(Unusable::Checksum);
         }
         let expected = HEADER_BYTES.saturating_add(header.keys.length).saturating_add(header.state.length);
@@ -181,14 +182,14 @@ impl Header {
         Ok(header)
     }
 
-    fn read(fields: &mut Fields<'_>) -> Option<Self> {
-        let checksum = fields.u32()?;
-        let seq = Seq(fields.u64()?);
-        let time = Timestamp::from_millis(fields.u64()?);
-        let [keys, state] = [fields.length()?, fields.length()?];
-        let keys = Section { length: keys, checksum: fields.u32()? };
-        let state = Section { length: state, checksum: fields.u32()? };
-        Some(Self { last: LastRecord { seq, time, checksum }, keys, state })
+    fn read(fields: &mut &[u8]) -> Result<Self, TryGetError> {
+        let length = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
+        let checksum = fields.try_get_u32_le()?;
+        let (seq, time) = (Seq(fields.try_get_u64_le()?), Timestamp::from_millis(fields.try_get_u64_le()?));
+        let [keys, state] = [length(fields.try_get_u64_le()?), length(fields.try_get_u64_le()?)];
+        let keys = Section { length: keys, checksum: fields.try_get_u32_le()? };
+        let state = Section { length: state, checksum: fields.try_get_u32_le()? };
+        Ok(Self { last: LastRecord { seq, time, checksum }, keys, state })
     }
 }
 
@@ -209,31 +210,6 @@ pub(super) fn decode_keys(bytes: &[u8]) -> impl Iterator<Item = IdempotencyKey> 
         let [low, high, seq] = std::array::from_fn(|_| numbers.next().expect("a key has three numbers"));
         IdempotencyKey::new(u128::from(high) << 64 | u128::from(low), Seq(seq))
     })
-}
-
-struct Fields<'a> {
-    bytes: &'a [u8],
-    at: usize,
-}
-
-impl Fields<'_> {
-    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
-        let array = *self.bytes.get(self.at..)?.first_chunk()?;
-        self.at += N;
-        Some(array)
-    }
-
-    fn u32(&mut self) -> Option<u32> {
-        self.array().map(u32::from_le_bytes)
-    }
-
-    fn u64(&mut self) -> Option<u64> {
-        self.array().map(u64::from_le_bytes)
-    }
-
-    fn length(&mut self) -> Option<usize> {
-        self.u64().map(|length| usize::try_from(length).unwrap_or(usize::MAX))
-    }
 }
 
 #[cfg(test)]
