@@ -52,17 +52,13 @@ pub struct EventView<'a> {
     /// Unique for its source; generated if absent.
     #[cfg_attr(test, schema(required = false))]
     #[serde(borrow)]
-    #[cfg_attr(test, schema(value_type = String))]
     pub id: Cow<'a, str>,
     /// 2 to 8 dotted segments of letters, digits, `_` and `-`.
-    #[serde(rename = "type")]
-    #[serde(borrow)]
-    #[cfg_attr(test, schema(value_type = String))]
+    #[serde(rename = "type", borrow)]
     pub event_type: Cow<'a, str>,
     /// The component it comes from; `api` if absent.
     #[cfg_attr(test, schema(required = false))]
     #[serde(borrow)]
-    #[cfg_attr(test, schema(value_type = String))]
     pub source: Cow<'a, str>,
     /// `debug`, `info`, `warning` (or `warn`), `error` or `critical`; the catalogue's default for
     /// the type if absent.
@@ -77,24 +73,16 @@ pub struct EventView<'a> {
     #[serde(borrow)]
     pub payload: &'a RawValue,
     /// The producer's own deduplication key.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[serde(borrow)]
-    #[cfg_attr(test, schema(value_type = Option<String>))]
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
     pub dedupe_key: Option<Cow<'a, str>>,
     /// The session it is addressed to.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[serde(borrow)]
-    #[cfg_attr(test, schema(value_type = Option<String>))]
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
     pub session: Option<Cow<'a, str>>,
     /// The folder it concerns, absolute.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[serde(borrow)]
-    #[cfg_attr(test, schema(value_type = Option<String>))]
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
     pub workspace: Option<Cow<'a, str>>,
     /// Id of the causing event or notification.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[serde(borrow)]
-    #[cfg_attr(test, schema(value_type = Option<String>))]
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
     pub cause: Option<Cow<'a, str>>,
 }
 
@@ -141,7 +129,6 @@ pub struct ResultView {
     pub duplicate: bool,
     /// The session to which the daemon addressed it, because the publisher runs below its client.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(test, schema(value_type = Option<String>))]
     pub session: Option<Arc<str>>,
     /// Why it was refused.
     #[serde(skip_serializing_if = "Option::is_none")]

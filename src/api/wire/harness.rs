@@ -19,19 +19,15 @@ use crate::api::wire::{read_folder, read_text};
 pub struct HarnessView {
     /// Its name, in lower case, which is also the source of its events.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(test, schema(value_type = Option<String>))]
     pub name: Option<Arc<str>>,
     /// The harness's version.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(test, schema(value_type = Option<String>))]
     pub version: Option<Arc<str>>,
     /// The folder the session works in, absolute.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(test, schema(value_type = Option<String>))]
     pub workspace: Option<Arc<str>>,
     /// The user of the agent.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(test, schema(value_type = Option<String>))]
     pub user: Option<Arc<str>>,
     /// The harness's process.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -47,7 +43,6 @@ pub struct HarnessView {
     pub conversations: Option<Conversations>,
     /// The parent session of a subagent.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(test, schema(value_type = Option<String>))]
     pub parent: Option<Arc<str>>,
 }
 

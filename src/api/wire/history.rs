@@ -28,7 +28,6 @@ pub struct LedgerLine {
     /// `queued`, `injected`, `confirmed`, `returned`, `recalled` or `notification_ended`; for
     /// notices to the user `user_queued`, `user_waits`, `user_sent`, `user_failed`, `user_ended` or
     /// `user_suppressed`.
-    #[cfg_attr(test, schema(value_type = String))]
     pub what: Cow<'static, str>,
     /// The subscriber of the pipeline.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -44,11 +43,9 @@ pub struct LedgerLine {
     pub injection: Option<String>,
     /// The injection point, what confirmed the injection, or the sink.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(test, schema(value_type = Option<String>))]
     pub by: Option<Cow<'static, str>>,
     /// Why it ended; of `user_failed` when it is retried, as `again TIME`, or `given up`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(test, schema(value_type = Option<String>))]
     pub reason: Option<Cow<'static, str>>,
     /// What belongs to the reason: the filter of `filtered`, the event that a `duplicate` repeats,
     /// the time until which `rate_limited` or `quiet` holds, when a `repeat` was sent first; of

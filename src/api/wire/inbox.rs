@@ -82,7 +82,6 @@ pub struct WaitingView {
     /// text.
     pub sentence: String,
     /// Its text, as TOON.
-    #[cfg_attr(test, schema(value_type = String))]
     pub text: Arc<str>,
 }
 

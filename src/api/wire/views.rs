@@ -398,7 +398,6 @@ pub struct QueueView {
     pub wake: Option<String>,
     /// The reason, in one line.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(test, schema(value_type = Option<String>))]
     pub reason: Option<Arc<str>>,
     /// Unconfirmed injections.
     #[serde(default)]
@@ -428,7 +427,6 @@ pub struct PendingView {
     pub wake: Option<String>,
     /// The reason, in one line.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(test, schema(value_type = Option<String>))]
     pub reason: Option<Arc<str>>,
 }
 
