@@ -243,7 +243,7 @@ pub fn look(known: &Known, moment: &Moment<'_>, settings: &Settings, facts: &dyn
     let git = if settings.git.enabled {
         let has = |path: &str, content| known.files.has(path, content);
         let files = git::KnownFiles { paths: &mut paths, has: &has };
-        git::look(&known.around.git, git::Window { since: moment.calls_since }, moment, files, facts)
+        git::look(&known.around.git, moment, files, facts)
     } else {
         git::Looked::default()
     };

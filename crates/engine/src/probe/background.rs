@@ -8,14 +8,19 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::{Facts, Finding, Moment, facts::end_of, kind::Probe};
+use super::{
+    Facts, Finding, Moment,
+    facts::{TRANSCRIPT_BYTES_MAX, end_of, shown_text},
+    kind::Probe,
+};
 use journal::time::Timestamp;
 
 use crate::{
     call::{Call, RUNNING},
-    event::{EventRef, Severity, cut_text, strip_text},
+    event::{EventRef, Severity},
+    session::TURN_END_EVENT,
     settings::settings,
     sorted::SortedMap,
 };
@@ -26,10 +31,8 @@ const GRACE: Duration = Duration::from_secs(60);
 const TASKS_MAX: usize = 32;
 /// Kept characters of a command.
 const COMMAND_CHARS_MAX: usize = 80;
-/// Longest accepted id, in bytes.
-const ID_BYTES_MAX: usize = 64;
-/// Number of bytes searched at the end of a transcript.
-const TRANSCRIPT_BYTES_MAX: u64 = 512 * 1024;
+/// Longest accepted id of a command, in bytes.
+pub(super) const ID_BYTES_MAX: usize = 64;
 
 settings! {
     /// Notifies an agent when a command that it left running has ended and its client does not
@@ -59,9 +62,7 @@ impl Known {
         if self.0.len() >= TASKS_MAX {
             self.0.pop_least(|task| task.since);
         }
-        let command = strip_text(call.command.as_deref().unwrap_or_default());
-        let command = cut_text(command, COMMAND_CHARS_MAX).replace(char::is_whitespace, " ");
-        self.0.insert(id.to_owned(), Task { command, since: now, gone_since: None });
+        self.0.insert(id.to_owned(), Task { command: shown_command(call), since: now, gone_since: None });
     }
 }
 
@@ -82,11 +83,7 @@ impl Probe for Known {
         if !self.0.values().any(is_late) {
             return Vec::new();
         }
-        let reported = moment.transcript.and_then(|transcript| {
-            let end = end_of(transcript, TRANSCRIPT_BYTES_MAX, facts)?;
-            Some((transcript.reader.ended)(&end))
-        });
-        let reported = reported.unwrap_or_default();
+        let reported = reported_ends(moment, facts);
         let mut findings = Vec::new();
         self.0.retain(|id, task| {
             if reported.contains(id) {
@@ -96,13 +93,7 @@ impl Probe for Known {
                 return true;
             }
             let payload = json!({ "handle": id, "command": task.command, "reported": false });
-            let name = format!("{id}:{}", task.since.as_millis());
-            findings.push(Finding {
-                event_type: "tool.handle.stopped",
-                severity: Severity::Info,
-                name,
-                payload,
-            });
+            findings.push(Finding::dated("tool.handle.stopped", Severity::Info, id, task.since, payload));
             false
         });
         findings
@@ -111,20 +102,43 @@ impl Probe for Known {
     /// Applies the end of a turn, which lists the running commands. An event without the list has
     /// no effect.
     fn observe(&mut self, event: &EventRef<'_>, now: Timestamp) {
-        if self.0.is_empty() || event.event_type != "agent.turn.end" {
+        if self.0.is_empty() {
             return;
         }
-        let payload: serde_json::Value = serde_json::from_str(event.payload).unwrap_or_default();
-        let Some(running) = payload.get(RUNNING).and_then(serde_json::Value::as_array) else { return };
+        let Some(running) = running_commands(event) else { return };
         for (id, task) in self.0.iter_mut() {
-            let is_running = running.iter().any(|running| running.as_str() == Some(id));
-            task.gone_since = if is_running { None } else { task.gone_since.or(Some(now)) };
+            task.gone_since = if running.contains(id) { None } else { task.gone_since.or(Some(now)) };
         }
     }
 
     fn forget(&mut self) {
         self.0.clear();
     }
+}
+
+/// The command of a call for display; empty without one.
+pub(super) fn shown_command(call: &Call) -> String {
+    shown_text(call.command.as_deref().unwrap_or_default(), COMMAND_CHARS_MAX)
+}
+
+/// The ids of the background commands whose ends a transcript reports; none without a transcript.
+pub(super) fn reported_ends(moment: &Moment<'_>, facts: &dyn Facts) -> Vec<String> {
+    let reported = moment.transcript.and_then(|transcript| {
+        let end = end_of(transcript, TRANSCRIPT_BYTES_MAX, facts)?;
+        Some((transcript.reader.ended)(&end))
+    });
+    reported.unwrap_or_default()
+}
+
+/// The ids of the commands that still run at the end of a turn; `None` if `event` is no such end, or
+/// does not list them.
+pub(super) fn running_commands(event: &EventRef<'_>) -> Option<Vec<String>> {
+    if event.event_type != TURN_END_EVENT {
+        return None;
+    }
+    let payload: Value = serde_json::from_str(event.payload).ok()?;
+    let running = payload.get(RUNNING)?.as_array()?;
+    Some(running.iter().filter_map(Value::as_str).map(str::to_owned).collect())
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 
 use std::{fmt, path::Path, str::FromStr, sync::Arc};
 
+use journal::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -174,6 +175,9 @@ impl TryFrom<String> for Fingerprint {
     }
 }
 
+/// Number of bytes searched at the end of a transcript.
+pub(super) const TRANSCRIPT_BYTES_MAX: u64 = 512 * 1024;
+
 /// The last `max` bytes of a transcript; `None` if it cannot be read.
 pub(super) fn end_of(transcript: Transcript<'_>, max: u64, facts: &dyn Facts) -> Option<Vec<u8>> {
     end_of_file(Path::new(transcript.path), max, facts)
@@ -204,9 +208,27 @@ pub struct Finding {
     pub payload: Value,
 }
 
+impl Finding {
+    /// A finding about `subject` at a time, which together are its name.
+    pub(super) fn dated(
+        event_type: &'static str,
+        severity: Severity,
+        subject: impl fmt::Display,
+        at: Timestamp,
+        payload: Value,
+    ) -> Self {
+        Self { event_type, severity, name: format!("{subject}:{}", at.as_millis()), payload }
+    }
+}
+
 /// A path for display.
 pub(super) fn shown_path(path: &str) -> String {
-    cut_text(strip_text(path), PATH_CHARS_MAX).replace(char::is_whitespace, " ")
+    shown_text(path, PATH_CHARS_MAX)
+}
+
+/// A text of at most `chars_max` characters for display, in one line.
+pub(super) fn shown_text(text: &str, chars_max: usize) -> String {
+    cut_text(strip_text(text), chars_max).replace(char::is_whitespace, " ")
 }
 
 /// The name of another session for the agent of `own`: `session` and the start of its id, or its

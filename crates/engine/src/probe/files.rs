@@ -7,7 +7,6 @@
 //! are not findings.
 
 pub(super) mod calls;
-mod change;
 pub(super) mod folder;
 mod known;
 
@@ -19,14 +18,11 @@ use std::{path::Path, sync::Arc};
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
+use self::known::{Author, Awaited, Change, Guard, Observed, RACY_MS, Said, State, changed_lines};
 pub use self::known::{File, Known, Noted};
-use self::{
-    change::{Author, Change, Guard, RACY_MS},
-    known::{Awaited, Observed, Said, State},
-};
 use super::{
     Facts, Finding, Fingerprint, Moment,
-    facts::{Entry, shown_path},
+    facts::{Entry, TRANSCRIPT_BYTES_MAX, shown_path},
 };
 use journal::time::Timestamp;
 
@@ -42,8 +38,6 @@ use crate::{
 const FINDINGS_MAX: usize = 100;
 /// Longest accepted path, in bytes: the system's limit.
 const PATH_BYTES_MAX: usize = 4_096;
-/// Number of bytes searched in a transcript.
-const TRANSCRIPT_BYTES_MAX: u64 = 512 * 1024;
 /// Folders in which the system shows its own state as files.
 const NO_FILES: [&str; 3] = ["/dev", "/proc", "/sys"];
 
@@ -334,29 +328,22 @@ impl<'a> Look<'a> {
         let shown = |path: &str| self.shown(path);
         let (event_type, kind) = change.words();
         let mut payload = Map::new();
-        let mut say = |key: &str, value: String| {
-            payload.insert(key.to_owned(), Value::from(value));
-        };
+        let mut say = |key: &str, value: Value| payload.insert(key.to_owned(), value);
         if let Change::Renamed(to) = change {
-            say("path", shown(to));
-            say("from", shown(path));
+            say("path", shown(to).into());
+            say("from", shown(path).into());
         } else {
-            say("path", shown(path));
+            say("path", shown(path).into());
         }
-        say("kind", kind.to_owned());
+        say("kind", kind.into());
         if let Some(lines) = self.lines(file, change, observed) {
-            say("lines", lines);
+            // A single line is a number, which no text puts in quotes.
+            say("lines", lines.parse::<u64>().map_or_else(|_| lines.into(), Value::from));
         }
         match author {
-            Author::Other(by) => say("by", by.clone()),
-            Author::Unknown { during_a_command: true } => say("when", "while your command ran".to_owned()),
+            Author::Other(by) => drop(say("by", by.as_str().into())),
+            Author::Unknown { during_a_command: true } => drop(say("when", "while your command ran".into())),
             Author::Own | Author::Unknown { during_a_command: false } => {}
-        }
-        // A single line is a number, which no text puts in quotes.
-        if let Some(line) =
-            payload.get("lines").and_then(Value::as_str).and_then(|lines| lines.parse::<u64>().ok())
-        {
-            payload.insert("lines".to_owned(), line.into());
         }
         let name = format!("{:016x}", name_of(path, file.noted, observed));
         let finding = Finding { event_type, severity: Severity::Info, name, payload: Value::Object(payload) };
@@ -369,7 +356,7 @@ impl<'a> Look<'a> {
     fn lines(&self, file: &File, change: &Change, observed: Observed) -> Option<String> {
         let State::Present { hash: Some(old), .. } = file.state else { return None };
         let new = observed.hash().filter(|_| self.given.settings.lines && *change == Change::Modified)?;
-        change::changed(&self.facts.kept(old)?, &self.facts.kept(new)?)
+        changed_lines(&self.facts.kept(old)?, &self.facts.kept(new)?)
     }
 
     /// A path for display: relative to the workspace if it is in it.

@@ -20,7 +20,7 @@ mod tests;
 
 use std::{path::Path, sync::Arc};
 
-pub(super) use self::author::{Window, may_move};
+pub(super) use self::author::may_move;
 pub use self::finding::Known;
 use self::{
     author::{Author, Evidence},
@@ -69,7 +69,6 @@ pub(super) struct KnownFiles<'a, 'f> {
 /// Checks the repository.
 pub(super) fn look(
     known: &Known,
-    window: Window,
     moment: &Moment<'_>,
     files: KnownFiles<'_, '_>,
     facts: &dyn Facts,
@@ -78,7 +77,7 @@ pub(super) fn look(
     let is_searched = known.workspace.as_deref() == Some(workspace);
     let before = known.repository.as_ref().filter(|before| is_searched || before.holds(workspace, facts));
     let Some(before) = before else { return take_note(known, workspace, facts) };
-    let background_since = author::background_since(known, window, moment);
+    let background_since = author::background_since(known, moment);
     let is_unchanged = is_searched
         && background_since == known.background_since
         && (known.open.is_none() || moment.point != InjectionPoint::TurnStart)
@@ -92,7 +91,7 @@ pub(super) fn look(
         return Looked { known: Some(Known { repository: None, ..known.clone() }), ..Looked::default() };
     };
     let known = Known { workspace: Some(workspace.into()), background_since, ..known.clone() };
-    let evidence = Evidence::new(&known, window, moment);
+    let evidence = Evidence::new(&known, moment);
     let mut look = Look {
         moment,
         facts,

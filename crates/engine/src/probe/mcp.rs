@@ -9,18 +9,18 @@
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::{
     Facts, Finding, Moment,
-    facts::{end_of, end_of_file},
+    facts::{TRANSCRIPT_BYTES_MAX, end_of, end_of_file, shown_text},
     kind::Probe,
 };
 use journal::time::{Timestamp, duration_millis};
 
 use crate::{
     call::ServerCall,
-    event::{Severity, cut_text, strip_text},
+    event::Severity,
     notification::InjectionPoint,
     settings::settings,
     sorted::SortedMap,
@@ -44,8 +44,6 @@ const STARTED_MAX: usize = 16;
 const LOGS_MAX: usize = 3;
 /// Bytes read at the end of a log.
 const LOG_BYTES_MAX: u64 = 16 * 1024;
-/// Number of bytes searched at the end of a transcript.
-const TRANSCRIPT_BYTES_MAX: u64 = 512 * 1024;
 /// The reason for a server that was never connected.
 const FAILED_AT_START: &str = "failed at start";
 
@@ -142,8 +140,8 @@ impl Known {
             if last.is_some_and(|last| last.state == ServerState::Gone || last.at >= since) {
                 continue;
             }
-            let payload = json!({ "server": shown(&server), "down_ms": duration_millis(at.since(since)) });
-            findings.push(finding("mcp.server.reconnected", Severity::Info, &server, at, payload));
+            let payload = json!({ "server": shown_text(&server, NAME_CHARS_MAX), "down_ms": duration_millis(at.since(since)) });
+            findings.push(Finding::dated("mcp.server.reconnected", Severity::Info, &server, at, payload));
         }
         findings
     }
@@ -193,26 +191,12 @@ impl Known {
             if said.iter().any(|said| is_same(&said.server, &server)) {
                 continue;
             }
-            let payload = json!({ "server": shown(&server), "reason": FAILED_AT_START });
-            findings.push(finding("mcp.server.disconnected", Severity::Warning, &server, at, payload));
+            let payload = json!({ "server": shown_text(&server, NAME_CHARS_MAX), "reason": FAILED_AT_START });
+            findings.push(Finding::dated("mcp.server.disconnected", Severity::Warning, &server, at, payload));
             self.note_gone(&server, at);
         }
         findings
     }
-}
-
-fn finding(
-    event_type: &'static str,
-    severity: Severity,
-    server: &str,
-    at: Timestamp,
-    payload: Value,
-) -> Finding {
-    Finding { event_type, severity, name: format!("{server}:{}", at.as_millis()), payload }
-}
-
-fn shown(server: &str) -> String {
-    cut_text(strip_text(server), NAME_CHARS_MAX).replace(char::is_whitespace, " ")
 }
 
 /// Whether two names are of the same server: punctuation is replaced in names of tools and folders.

@@ -20,10 +20,14 @@ use regex::Regex;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::{Entry, Facts, Finding, Moment, facts::end_of, kind::Probe};
+use super::{
+    Entry, Facts, Finding, Moment,
+    background::{ID_BYTES_MAX, reported_ends, running_commands, shown_command},
+    kind::Probe,
+};
 use crate::{
-    call::{Call, RUNNING, command::may_end_processes},
-    event::{EventRef, Severity, cut_text, strip_text},
+    call::{Call, command::may_end_processes},
+    event::{EventRef, Severity, strip_text},
     settings::settings,
     sorted::{SortedMap, SortedSet},
 };
@@ -39,13 +43,8 @@ const PORTS_MAX: usize = 8;
 const SEARCHED_BYTES_MAX: u64 = 64 * 1024;
 /// Bytes of an output read per look.
 const READ_BYTES_MAX: u64 = 16 * 1024;
-/// Kept characters of a command.
-const COMMAND_CHARS_MAX: usize = 80;
-/// Longest accepted id and path, in bytes.
-const ID_BYTES_MAX: usize = 64;
+/// Longest accepted path, in bytes.
 const PATH_BYTES_MAX: usize = 1_024;
-/// Number of bytes searched at the end of a transcript.
-const TRANSCRIPT_BYTES_MAX: u64 = 512 * 1024;
 
 settings! {
     /// Notifies an agent when a server that it left running in the background no longer accepts
@@ -147,9 +146,7 @@ impl Known {
         if self.servers.len() >= SERVERS_MAX {
             self.servers.pop_least(|server| server.since);
         }
-        let command = strip_text(call.command.as_deref().unwrap_or_default());
-        let command = cut_text(command, COMMAND_CHARS_MAX).replace(char::is_whitespace, " ");
-        let (output, ports) = (output.to_owned(), SortedMap::new());
+        let (command, output, ports) = (shown_command(call), output.to_owned(), SortedMap::new());
         self.servers.insert(id.to_owned(), Server { command, since: now, output, searched: 0, ports });
     }
 
@@ -187,7 +184,7 @@ impl Known {
                     // report, so it is `Debug`.
                     let severity = if before == State::Closed { Severity::Info } else { Severity::Debug };
                     let payload = json!({ "port": port, "was": server.command });
-                    findings.push(finding("tool.port.opened", severity, *port, now, payload));
+                    findings.push(Finding::dated("tool.port.opened", severity, *port, now, payload));
                 }
             }
         }
@@ -203,11 +200,7 @@ impl Known {
         if !self.servers.values().flat_map(|server| server.ports.values()).any(is_late) {
             return Vec::new();
         }
-        let reported = moment.transcript.and_then(|transcript| {
-            let end = end_of(transcript, TRANSCRIPT_BYTES_MAX, facts)?;
-            Some((transcript.reader.ended)(&end))
-        });
-        let reported = reported.unwrap_or_default();
+        let reported = reported_ends(moment, facts);
         self.servers.retain(|id, _| !reported.contains(id));
         let mut findings = Vec::new();
         for server in self.servers.values_mut() {
@@ -215,7 +208,7 @@ impl Known {
                 let State::Closing { since, at } = std::mem::replace(state, State::Closed) else { continue };
                 let up = short_duration(at.since(since));
                 let payload = json!({ "port": port, "was": server.command, "up": up });
-                findings.push(finding("tool.port.closed", Severity::Warning, *port, since, payload));
+                findings.push(Finding::dated("tool.port.closed", Severity::Warning, *port, since, payload));
                 self.said.insert(*port);
             }
         }
@@ -228,16 +221,6 @@ impl Known {
         }
         findings
     }
-}
-
-fn finding(
-    event_type: &'static str,
-    severity: Severity,
-    port: u16,
-    at: Timestamp,
-    payload: serde_json::Value,
-) -> Finding {
-    Finding { event_type, severity, name: format!("{port}:{}", at.as_millis()), payload }
 }
 
 impl Server {
@@ -284,12 +267,12 @@ impl Probe for Known {
     /// Applies the end of a turn, which lists the running commands. The client or `background`
     /// reports the end of one.
     fn observe(&mut self, event: &EventRef<'_>, _now: Timestamp) {
-        if self.servers.is_empty() || event.event_type != "agent.turn.end" {
+        if self.servers.is_empty() {
             return;
         }
-        let payload: serde_json::Value = serde_json::from_str(event.payload).unwrap_or_default();
-        let Some(running) = payload.get(RUNNING).and_then(serde_json::Value::as_array) else { return };
-        self.servers.retain(|id, _| running.iter().any(|running| running.as_str() == Some(id)));
+        if let Some(running) = running_commands(event) {
+            self.servers.retain(|id, _| running.contains(id));
+        }
     }
 
     fn forget(&mut self) {

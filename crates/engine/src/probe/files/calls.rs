@@ -15,8 +15,7 @@ use std::{path::Path, sync::Arc};
 
 use super::{
     Entry, Fingerprint, Given, Known, Look, Looked, Moment,
-    change::{Author, Change, Guard, RACY_MS},
-    known::{File, Observed, State},
+    known::{Author, Change, File, Guard, Observed, RACY_MS, State},
 };
 use crate::{
     call::{TouchKind, command, is_same_content},

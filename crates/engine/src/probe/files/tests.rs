@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::{
     super::world::{World, edited, ran, read, shown, wrote, wrote_whole},
     WRITTEN_AFTER,
-    change::Guard,
+    known::Guard,
 };
 
 const A: &str = "/w/a.rs";

@@ -79,13 +79,6 @@ const UNMOVING: [&str; 44] = [
 /// Options of git before its command that take a value.
 const WITH_VALUE: [&str; 6] = ["-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path"];
 
-/// The time in which the calls of an exchange may have run.
-#[derive(Debug, Clone, Copy)]
-pub(in crate::probe) struct Window {
-    /// Its start.
-    pub(in crate::probe) since: Timestamp,
-}
-
 /// The author of a move.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Author {
@@ -121,11 +114,11 @@ pub(super) struct Evidence<'a> {
 }
 
 impl<'a> Evidence<'a> {
-    pub(super) fn new(known: &Known, window: Window, moment: &Moment<'a>) -> Self {
+    pub(super) fn new(known: &Known, moment: &Moment<'a>) -> Self {
         let moves = |command: &String| may_move(command);
         Self {
             session: moment.session,
-            since_ms: window.since.as_millis(),
+            since_ms: moment.calls_since.as_millis(),
             now_ms: moment.now.as_millis(),
             has_moving_call: moment.calls.iter().filter_map(|call| call.command.as_ref()).any(moves),
             background_since: known.background_since,
@@ -178,14 +171,14 @@ impl<'a> Evidence<'a> {
 }
 
 /// Start of the background command that may move HEAD: of this exchange, else of an earlier one.
-pub(super) fn background_since(known: &Known, window: Window, moment: &Moment<'_>) -> Option<Timestamp> {
+pub(super) fn background_since(known: &Known, moment: &Moment<'_>) -> Option<Timestamp> {
     let mut commands = moment.calls.iter().filter(|call| call.in_background);
     let is_moving = commands.any(|call| {
         call.command.as_deref().is_some_and(|command| {
             steps(command).iter().any(|step| is_of_repositories(step.program()) && step_may_move(step))
         })
     });
-    if is_moving { Some(window.since) } else { known.background_since }
+    if is_moving { Some(moment.calls_since) } else { known.background_since }
 }
 
 /// Whether `command` may move HEAD or the stash.

@@ -271,16 +271,9 @@ impl Changed {
 /// An operation that began or ended without a move of HEAD, such as a merge with a conflict.
 pub(super) fn of_operation(event_type: &'static str, operation: &Operation, by: Option<&str>) -> Finding {
     let what = if event_type.ends_with(".ended") { "ended" } else { "under way" };
-    let said = match by {
-        Some(by) => format!("{} {what} (by {by})", operation.name),
-        None => format!("{} {what}", operation.name),
-    };
-    let mut payload = Map::new();
-    payload.insert("said".to_owned(), json!(said));
+    let mut payload = said(format!("{} {what}", operation.name), by);
     payload.insert("operation".to_owned(), json!(operation.name));
-    if let Some(by) = by {
-        payload.insert("by".to_owned(), json!(by));
-    }
+    payload.extend(by.map(|by| ("by".to_owned(), json!(by))));
     finding(event_type, format!("{}@{}", operation.name, operation.began_ms), payload)
 }
 
@@ -293,19 +286,18 @@ pub(super) fn of_stash(
     changed: &Changed,
     workspace: &str,
 ) -> Finding {
-    let mut payload = Map::new();
-    let said = match by {
-        Some(by) => format!("stash {action} (by {by})"),
-        None => format!("stash {action}"),
-    };
-    payload.insert("said".to_owned(), json!(said));
+    let mut payload = said(format!("stash {action}"), by);
     payload.insert("action".to_owned(), json!(action));
     payload.insert("stash".to_owned(), json!(stash.short()));
-    if let Some(by) = by {
-        payload.insert("by".to_owned(), json!(by));
-    }
+    payload.extend(by.map(|by| ("by".to_owned(), json!(by))));
     changed.put_into(&mut payload, workspace);
     finding("git.stash.changed", format!("{action}:{}@{name}", stash.short()), payload)
+}
+
+/// A payload with a sentence that ends with the author, if known.
+fn said(what: String, by: Option<&str>) -> Map<String, Value> {
+    let by = by.map(|by| format!(" (by {by})")).unwrap_or_default();
+    Map::from_iter([("said".to_owned(), json!(what + &by))])
 }
 
 fn finding(event_type: &'static str, name: String, payload: Map<String, Value>) -> Finding {

@@ -7,7 +7,7 @@
 //! Only an [`Action`] and a cleaned branch name are taken from a message, because it is text of the
 //! commit's author.
 
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -100,6 +100,8 @@ pub(super) fn shown_line(text: &str, chars_max: usize) -> String {
 /// The cause of a move of HEAD.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[derive(strum::Display)]
+#[strum(serialize_all = "kebab-case")]
 pub(super) enum Action {
     Checkout,
     Commit,
@@ -110,6 +112,7 @@ pub(super) enum Action {
     Rebase,
     CherryPick,
     Revert,
+    #[strum(to_string = "am")]
     Apply,
     Rename,
     Clone,
@@ -144,26 +147,6 @@ impl Action {
     /// Whether it may change files of the work tree. A commit does not.
     pub(super) fn changes_files(self) -> bool {
         !matches!(self, Self::Commit | Self::Amend | Self::Rename)
-    }
-}
-
-impl fmt::Display for Action {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Checkout => "checkout",
-            Self::Commit => "commit",
-            Self::Amend => "amend",
-            Self::Merge => "merge",
-            Self::Pull => "pull",
-            Self::Reset => "reset",
-            Self::Rebase => "rebase",
-            Self::CherryPick => "cherry-pick",
-            Self::Revert => "revert",
-            Self::Apply => "am",
-            Self::Rename => "rename",
-            Self::Clone => "clone",
-            Self::Update => "update",
-        })
     }
 }
 

@@ -60,17 +60,17 @@ impl Scene {
         let moment = Moment {
             workspace: Some(self.workspace),
             calls: &self.calls,
+            calls_since: Timestamp::from_millis(self.since * 1_000),
             others: &others,
             utc_offset: 3_600,
             ..Moment::new(&session, self.point, Timestamp::from_millis(self.now * 1_000))
         };
-        let window = Window { since: Timestamp::from_millis(self.since * 1_000) };
         let files = ["/w/src/a.rs", "/w/src/b.rs", "/w/Cargo.toml", "/elsewhere/src/a.rs"];
         let has = |path: &str, content| {
             self.read.iter().any(|(read, known)| *read == path && known.map(of_content) == content)
         };
         let files = KnownFiles { paths: &mut files.into_iter(), has: &has };
-        let looked = look(known, window, &moment, files, world);
+        let looked = look(known, &moment, files, world);
         if let Some(next) = &looked.known {
             *known = next.clone();
         }
@@ -172,10 +172,9 @@ fn many_files_are_five_and_a_count() {
         workspace: Some("/w/src"),
         ..Moment::new(&session, InjectionPoint::AfterTool, Timestamp::from_millis(1_000_000))
     };
-    let window = Window { since: Timestamp::ZERO };
     known.workspace = Some("/w/src".into());
     let files = KnownFiles { paths: &mut files.iter().map(String::as_str), has: &|_, _| false };
-    let looked = look(&known, window, &moment, files, &world);
+    let looked = look(&known, &moment, files, &world);
     let [finding] = &looked.findings[..] else { panic!("{:?}", looked.findings) };
     assert_eq!(
         finding.payload["changed_that_you_read"],
