@@ -10,7 +10,6 @@
 //! injector does not know text formats, the rest of the engine, or the time.
 
 mod budget;
-mod changes;
 mod delivered;
 mod entry;
 mod lease;
@@ -33,13 +32,13 @@ mod tests;
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
+pub(super) use self::delivered::RecentIds;
 pub use self::{
     budget::{CARRIER_CHARS_MAX, Decided, Fitted, Limits, Offer, Writer, fit},
-    changes::Aside,
     delivered::DELIVERED_MAX,
     entry::{Candidate, Earlier, Left, Marks},
     lease::{CARRIERS_MAX, RENEWED_MAX, REPEATS_OF_A_FIXED_CARRIER, Replayed, TIME_OF_A_FIXED_CARRIER},
-    parts::Injector,
+    parts::{Aside, Injector},
     point::{Asks, releases},
     turns::Beginning,
     view::{InjectorView, LeaseView, PendingView},
@@ -156,9 +155,7 @@ impl Injector {
 
     /// Whether `injection` is unconfirmed, returned to the queue, or in one of the newest answers.
     pub fn has_released(&self, injection: &InjectionId) -> bool {
-        self.leases.iter().any(|lease| lease.injection == *injection)
-            || self.queue.has_returned_from(injection)
-            || self.answers.contains(injection)
+        self.can_confirm(injection) || self.answers.contains(injection)
     }
 
     /// Takes back an injection if no answer with it was sent; ignored if it is not open.
@@ -175,9 +172,7 @@ impl Injector {
         if self.held.as_ref().is_some_and(|held| held.injection == *injection) {
             self.held = None;
         }
-        for (subscriber, count) in lease.evicted {
-            self.add_evicted(subscriber, count);
-        }
+        self.note_evicted(lease.evicted);
         for mut entry in lease.entries {
             // The tool call that it should have cancelled was made.
             entry.has_cancelled = false;

@@ -254,10 +254,8 @@ impl Session {
 
     fn remember_process(&mut self, before: Process) {
         self.earlier_processes.retain(|earlier| !earlier.can_be(before));
-        if self.earlier_processes.len() == EARLIER_PROCESSES_MAX {
-            self.earlier_processes.pop_front();
-        }
         self.earlier_processes.push_back(before);
+        self.earlier_processes.drain(..self.earlier_processes.len().saturating_sub(EARLIER_PROCESSES_MAX));
     }
 
     /// When it is due next: something in its queue ends, or it was silent for too long.

@@ -294,9 +294,7 @@ impl Table {
     /// Notes that the start of a session that is not open was reported.
     pub(super) fn announce(&mut self, id: SessionId) {
         self.announced.push(id);
-        if self.announced.len() > ANNOUNCED_MAX {
-            self.announced.remove(0);
-        }
+        self.announced.drain(..self.announced.len().saturating_sub(ANNOUNCED_MAX));
     }
 
     /// Whether the session's start was reported before it was open; forgets the report.

@@ -7,16 +7,11 @@
 //! Shape: bounded per scope and in total. The oldest of the lowest priority is evicted first and
 //! counted; the session that gets the rest reports the count.
 
-use std::{
-    cmp::Reverse,
-    collections::{BTreeMap, VecDeque},
-    sync::Arc,
-};
+use std::{cmp::Reverse, collections::BTreeMap, sync::Arc};
 
-use hashbrown::HashSet;
 use serde::{Deserialize, Serialize};
 
-use super::injector::Earlier;
+use super::injector::{Earlier, RecentIds};
 use journal::time::{Timestamp, deadlines::Alarms};
 
 use crate::{
@@ -76,7 +71,7 @@ pub(crate) struct Unclaimed {
     arrivals: u64,
     /// The counts of evicted events, for scopes that are not empty.
     evicted: SortedMap<Scope, Evicted>,
-    confirmed: Confirmed,
+    confirmed: RecentIds<CONFIRMED_MAX>,
 }
 
 impl Unclaimed {
@@ -200,7 +195,7 @@ impl Unclaimed {
 
     /// Whether a session confirmed the notification, as far as remembered.
     pub(super) fn is_confirmed(&self, id: &NotificationId) -> bool {
-        self.confirmed.ids.contains(id)
+        self.confirmed.contains(*id)
     }
 
     /// When the next notification expires.
@@ -253,37 +248,13 @@ fn sort(keys: &mut [Key], urgency: fn(Priority) -> Reverse<Priority>) {
     keys.sort_unstable_by_key(|(priority, arrival)| (urgency(*priority), *arrival));
 }
 
-/// The most recently confirmed notifications.
-#[derive(Debug, Default, Serialize, Deserialize)]
-#[serde(from = "ConfirmedState")]
-struct Confirmed {
-    newest_last: VecDeque<NotificationId>,
-    /// The same; never iterated.
-    #[serde(skip)]
-    ids: HashSet<NotificationId>,
-}
-
-impl Confirmed {
-    fn insert(&mut self, id: NotificationId) {
-        if !self.ids.insert(id) {
-            return;
-        }
-        self.newest_last.push_back(id);
-        if self.newest_last.len() > CONFIRMED_MAX
-            && let Some(oldest) = self.newest_last.pop_front()
-        {
-            self.ids.remove(&oldest);
-        }
-    }
-}
-
 /// The snapshot form; the indices are rebuilt.
 #[derive(Debug, Default, Deserialize)]
 struct UnclaimedState {
     waiting: BTreeMap<Key, Waiting>,
     arrivals: u64,
     evicted: SortedMap<Scope, Evicted>,
-    confirmed: Confirmed,
+    confirmed: RecentIds<CONFIRMED_MAX>,
 }
 
 impl From<UnclaimedState> for Unclaimed {
@@ -294,18 +265,6 @@ impl From<UnclaimedState> for Unclaimed {
             unclaimed.insert(key, waiting);
         }
         unclaimed
-    }
-}
-
-/// The snapshot form of the confirmed ones.
-#[derive(Debug, Default, Deserialize)]
-struct ConfirmedState {
-    newest_last: VecDeque<NotificationId>,
-}
-
-impl From<ConfirmedState> for Confirmed {
-    fn from(ConfirmedState { newest_last }: ConfirmedState) -> Self {
-        Self { ids: newest_last.iter().copied().collect(), newest_last }
     }
 }
 

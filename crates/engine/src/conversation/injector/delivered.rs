@@ -1,11 +1,9 @@
 //! What left a session's queue: the conditions that were, or may have been, delivered, and the ids of
 //! recent notifications, so that none is accepted again.
 
-use std::{
-    collections::{HashSet, VecDeque},
-    sync::Arc,
-};
+use std::{collections::VecDeque, sync::Arc};
 
+use hashbrown::HashSet;
 use journal::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -34,10 +32,8 @@ impl Delivered {
             return;
         }
         self.newest_last.retain(|delivered| delivered.id != notification.id);
-        if self.newest_last.len() == DELIVERED_MAX {
-            self.newest_last.pop_front();
-        }
         self.newest_last.push_back(notification);
+        self.newest_last.drain(..self.newest_last.len().saturating_sub(DELIVERED_MAX));
     }
 
     /// Forgets the conditions of `subscribers`.
@@ -66,16 +62,16 @@ impl Delivered {
     }
 }
 
-/// Most kept ids. A notification arrives twice only if two inputs close together cause it, so the
-/// newest few suffice.
+/// Most kept ids of those that left a queue. A notification arrives twice only if two inputs close
+/// together cause it, so the newest few suffice.
 pub(super) const RECENT_IDS_MAX: usize = 256;
 
-/// The ids of the notifications that left last.
+/// The newest ids that were inserted, at most `MAX`.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(from = "Stored")]
-pub(super) struct RecentIds {
+pub(in crate::conversation) struct RecentIds<const MAX: usize> {
     newest_last: VecDeque<NotificationId>,
-    /// The same ids: each notification is looked up as it arrives, and as it leaves.
+    /// An index of `newest_last`; never iterated.
     #[serde(skip_serializing)]
     known: HashSet<NotificationId>,
 }
@@ -85,20 +81,20 @@ struct Stored {
     newest_last: VecDeque<NotificationId>,
 }
 
-impl From<Stored> for RecentIds {
+impl<const MAX: usize> From<Stored> for RecentIds<MAX> {
     fn from(Stored { newest_last }: Stored) -> Self {
         let known = newest_last.iter().copied().collect();
         Self { newest_last, known }
     }
 }
 
-impl RecentIds {
-    /// Adds `id`; beyond [`RECENT_IDS_MAX`] the oldest is evicted.
-    pub(super) fn insert(&mut self, id: NotificationId) {
+impl<const MAX: usize> RecentIds<MAX> {
+    /// Adds `id`; beyond `MAX` the oldest is evicted.
+    pub(in crate::conversation) fn insert(&mut self, id: NotificationId) {
         if !self.known.insert(id) {
             return;
         }
-        if self.newest_last.len() == RECENT_IDS_MAX
+        if self.newest_last.len() == MAX
             && let Some(oldest) = self.newest_last.pop_front()
         {
             self.known.remove(&oldest);
@@ -113,7 +109,7 @@ impl RecentIds {
         }
     }
 
-    pub(super) fn contains(&self, id: NotificationId) -> bool {
+    pub(in crate::conversation) fn contains(&self, id: NotificationId) -> bool {
         self.known.contains(&id)
     }
 
@@ -155,7 +151,7 @@ mod tests {
 
     #[test]
     fn a_full_list_evicts_the_oldest_recent_id() {
-        let mut recent = RecentIds::default();
+        let mut recent = RecentIds::<RECENT_IDS_MAX>::default();
         let id = |n: usize| NotificationId::new(&n.to_string());
         for n in 0..=RECENT_IDS_MAX {
             recent.insert(id(n));
@@ -163,7 +159,7 @@ mod tests {
         }
         assert!(!recent.contains(id(0)));
         let stored = serde_json::to_string(&recent).expect("written");
-        let mut read: RecentIds = serde_json::from_str(&stored).expect("read");
+        let mut read: RecentIds<RECENT_IDS_MAX> = serde_json::from_str(&stored).expect("read");
         for recent in [&mut recent, &mut read] {
             assert!((1..=RECENT_IDS_MAX).all(|n| recent.contains(id(n))));
             recent.forget(id(7));

@@ -1,24 +1,37 @@
-//! The parts of a session's queue, and the steps that move or end a notification.
+//! The parts of a session's queue, the steps that move or end a notification, and the changes without
+//! an exchange: redelivery in a new context, handover to other sessions, resolution.
+//!
+//! A session remembers the newest [`super::DELIVERED_MAX`] conditions that reached it, or may have.
+//! When its context is compacted, those that have not expired are queued again, marked as
+//! redelivered. A confirmed occurrence is delivered once; it is not redelivered after any change of
+//! the context. Unconfirmed injections return to the queue.
+//!
+//! A session leaves its notifications to others when it ends. A notification for a folder or for
+//! all sessions does not belong to one session: until it is confirmed as read, it goes to the next
+//! session. Those addressed to the session stay.
+//!
+//! A notification replaces pending ones whose states it repeats. When a condition no longer holds,
+//! its pending notifications are withdrawn, and delivered ones are not redelivered. Due notifications
+//! that one exchange omits are put aside before it and taken back after it.
 
 use std::{collections::VecDeque, sync::Arc};
 
+use journal::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    delivered::{Delivered, RecentIds},
-    entry::Entry,
+    delivered::{Delivered, RECENT_IDS_MAX, RecentIds},
+    entry::{Earlier, Entry, Left, Marks},
     lease::{Answers, Lease, Leases},
     point::Held,
     queue::Queue,
     turns::Turns,
 };
-use journal::time::Timestamp;
-
 use crate::{
-    event::{SessionId, Severity},
+    event::{Scope, SessionId, Severity},
     exchange::InjectionId,
     ledger::{ConfirmedBy, LedgerEntry, Reason},
-    notification::{Notification, Priority, SubscriberId},
+    notification::{Notification, NotificationId, Priority, Resolution, SubscriberId},
     sorted::SortedMap,
 };
 
@@ -30,7 +43,7 @@ pub struct Injector {
     pub(super) queue: Queue,
     pub(super) leases: Leases,
     pub(super) answers: Answers,
-    pub(super) recent: RecentIds,
+    pub(super) recent: RecentIds<RECENT_IDS_MAX>,
     /// The delivered conditions that may still hold.
     pub(super) delivered: Delivered,
     /// A batch of tool calls that is being cancelled.
@@ -112,9 +125,7 @@ impl Injector {
     /// all the same: a client writes its transcript late.
     pub(super) fn return_pushed(&mut self, lease: Lease) {
         self.forget_first_text(&lease.injection);
-        for (subscriber, count) in lease.evicted {
-            self.add_evicted(subscriber, count);
-        }
+        self.note_evicted(lease.evicted);
         for mut entry in lease.entries {
             entry.returned_from = Some(lease.injection);
             self.put_back(entry);
@@ -205,4 +216,228 @@ impl Injector {
 
 fn is_worth_repeating(notification: &Notification) -> bool {
     notification.priority == Priority::Critical || notification.severity >= Severity::Error
+}
+
+impl Injector {
+    /// The context was compacted: unconfirmed injections and conditions that still hold are queued
+    /// again.
+    pub fn lose_context(&mut self, now: Timestamp) {
+        self.take_back_leased(|entry| entry.notification.priority == Priority::Low);
+        for notification in self.delivered.take_true(now) {
+            let (id, session) = (notification.id, self.session.clone());
+            self.outputs.push_back(LedgerEntry::Recalled { notification: id, session });
+            self.queue.recall(notification);
+            self.evict_overflow();
+        }
+        self.first_text = None;
+        self.begin_context(now);
+    }
+
+    /// The conversation was resumed with its history: unconfirmed injections are queued again, as
+    /// the history may lack them.
+    pub fn resume_context(&mut self, now: Timestamp) {
+        self.take_back_leased(|_| false);
+        self.begin_context(now);
+    }
+
+    /// Another process continues the session: its carriers are messages of its own.
+    pub fn begin_process(&mut self) {
+        self.answers = Answers::default();
+    }
+
+    /// The process of the session has ended: unconfirmed injections are queued again, for the
+    /// process that resumes it.
+    pub fn end_process(&mut self) {
+        self.take_back_leased(|_| false);
+        self.held = None;
+    }
+
+    /// Puts unconfirmed notifications back, as returned from their injection; those that `is_over`
+    /// selects end.
+    fn take_back_leased(&mut self, is_over: impl Fn(&Entry) -> bool) {
+        for lease in self.leases.take_all() {
+            self.forget_first_text(&lease.injection);
+            for mut entry in lease.entries {
+                if is_over(&entry) {
+                    self.end(&entry.notification, Reason::Uncertain);
+                } else {
+                    entry.returned_from = Some(lease.injection);
+                    self.put_back(entry);
+                }
+            }
+        }
+    }
+
+    fn begin_context(&mut self, now: Timestamp) {
+        self.expire_pending(now);
+        self.continuations = 0;
+        self.held = None;
+    }
+
+    /// Remembers the notifications that were or are being delivered to `other`: this session's
+    /// context is a copy of that one's.
+    pub fn remember_delivered(&mut self, other: &Self) {
+        self.first_text = self.first_text.or(other.first_text);
+        let leased = other.leases.iter().flat_map(|lease| &lease.entries).map(|entry| &entry.notification);
+        for notification in other.delivered.oldest_first().chain(leased) {
+            self.recent.insert(notification.id);
+            self.delivered.insert(notification.clone());
+        }
+        // Notifications that were released and returned wait in the copy too.
+        let left = other.recent.oldest_first().filter(|id| !other.queue.contains(id));
+        left.for_each(|id| self.recent.insert(*id));
+    }
+}
+
+impl Injector {
+    /// The pending notifications, in delivery order.
+    pub fn waiting(&self) -> Vec<Left> {
+        self.queue.in_order().into_iter().map(left).collect()
+    }
+
+    /// Ends the session: leased notifications end as uncertain, and pending ones are returned in
+    /// order, for the caller to pass on or to end.
+    pub fn close(&mut self) -> Vec<Left> {
+        for lease in self.leases.take_all() {
+            lease.entries.into_iter().for_each(|entry| self.end_uncertain(entry));
+        }
+        let waiting = self.waiting();
+        self.queue = Queue::default();
+        waiting
+    }
+
+    /// Ends the notifications here that other sessions may get: pending ones as `session_gone`,
+    /// leased ones as `uncertain`.
+    ///
+    /// `leaves_asked`: those that its agent asked for, too. Shape: the released ones first, then the
+    /// pending ones in order. The session may take them
+    /// back later with [`Injector::take_over`].
+    pub fn leave(&mut self, leaves_asked: bool) -> Vec<Left> {
+        let is_for_others = |entry: &Entry| {
+            let is_own = matches!(entry.notification.scope, Scope::Session(_));
+            !is_own || leaves_asked && entry.notification.is_asked
+        };
+        let released = self.leases.take_entries(is_for_others);
+        let waiting = self.queue.take_all_that(&is_for_others);
+        let mut left = Vec::with_capacity(released.len() + waiting.len());
+        for (injection, entry) in released {
+            self.note_left(&entry.notification, Reason::Uncertain);
+            left.push(Left::for_another(entry.notification, Earlier::By(injection)));
+        }
+        for entry in waiting {
+            self.note_left(&entry.notification, Reason::SessionGone);
+            left.push(self::left(&entry).to_another());
+        }
+        left
+    }
+
+    /// Records that a notification ended here. It is not remembered as released: the session can
+    /// get it again.
+    fn note_left(&mut self, notification: &Notification, reason: Reason) {
+        self.recent.forget(notification.id);
+        let (notification, session) = (notification.id, Some(self.session.clone()));
+        self.outputs.push_back(LedgerEntry::NotificationEnded { notification, session, reason });
+    }
+
+    /// Accepts a notification that waited elsewhere, with its state there; also one that this
+    /// session had and left. Returns whether it is new here.
+    pub fn take_over(&mut self, Left { notification, marks }: Left) -> bool {
+        self.accept(notification, |queue, notification| queue.push_left(notification, marks))
+    }
+
+    /// Adds to the evictions that the next injection reports.
+    pub fn note_evicted(&mut self, counts: SortedMap<SubscriberId, u32>) {
+        for (subscriber, count) in counts {
+            self.add_evicted(subscriber, count);
+        }
+    }
+
+    /// Whether the notification is pending here.
+    pub fn waits(&self, notification: &NotificationId) -> bool {
+        self.queue.contains(notification)
+    }
+
+    /// Whether a confirmation of `injection` ends something here.
+    pub fn can_confirm(&self, injection: &InjectionId) -> bool {
+        self.leases.iter().any(|lease| lease.injection == *injection)
+            || self.queue.has_returned_from(injection)
+    }
+
+    /// The lowest priority in the queue, and the length of the queue, with those for the user;
+    /// `None` when it is empty.
+    pub fn weight(&self) -> Option<(Priority, usize)> {
+        self.queue.least_priority().map(|least| (least, self.queue.len()))
+    }
+
+    /// Evicts the oldest notification of the lowest priority, because a queue or all queues
+    /// together are full.
+    pub fn evict_least(&mut self) {
+        if let Some(entry) = self.queue.evict() {
+            self.end_evicted(&entry);
+        }
+    }
+}
+
+/// An entry as its session leaves it.
+fn left(entry: &Entry) -> Left {
+    let Entry { has_cancelled, is_released_by_user, is_shown, is_quiet, .. } = *entry;
+    let earlier = match entry.returned_from {
+        Some(injection) => Earlier::By(injection),
+        None if entry.is_recalled => Earlier::Perhaps,
+        None => Earlier::Not,
+    };
+    let marks = Marks { earlier, has_cancelled, is_released_by_user, is_shown, is_quiet };
+    Left { notification: Arc::clone(&entry.notification), marks }
+}
+
+/// The notifications put aside.
+#[derive(Debug, Default)]
+pub struct Aside(Vec<Entry>);
+
+impl Injector {
+    /// Takes out the pending notifications that `is_wanted` selects, for [`Injector::take_back`].
+    pub fn put_aside(&mut self, is_wanted: impl Fn(&Notification) -> bool) -> Aside {
+        Aside(self.queue.take_all_that(&|entry| is_wanted(&entry.notification)))
+    }
+
+    /// Returns the notifications that were put aside to their old places.
+    pub fn take_back(&mut self, aside: Aside) {
+        for entry in aside.0 {
+            self.queue.restore(entry);
+        }
+    }
+}
+
+impl Injector {
+    /// Ends pending notifications that `notification` supersedes, or that one itself if it is
+    /// superseded; returns whether it is.
+    ///
+    /// Shape: leased ones are not called back, and may be superseded when they return.
+    pub(super) fn supersede(&mut self, notification: &Notification) -> bool {
+        for older in self.queue.take_superseded(notification) {
+            self.end(&older.notification, Reason::Superseded);
+        }
+        let is_superseded = self.queue.supersedes(notification);
+        if is_superseded {
+            self.end(notification, Reason::Superseded);
+        }
+        is_superseded
+    }
+}
+
+impl Injector {
+    /// Applies a `resolution` that concerns the session; returns whether a pending notification
+    /// ended.
+    ///
+    /// Shape: a notification of several conditions ends with the last of them. Leased ones are not
+    /// called back, and end if they return.
+    pub fn resolve(&mut self, resolution: &Resolution) -> bool {
+        let resolved = self.queue.take_resolved(resolution);
+        for entry in &resolved {
+            self.end(&entry.notification, Reason::Withdrawn);
+        }
+        self.leases.resolve(resolution);
+        self.delivered.resolve(resolution);
+        !resolved.is_empty()
+    }
 }

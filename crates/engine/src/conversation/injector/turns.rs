@@ -120,10 +120,8 @@ impl Turns {
         self.steps.clear();
         if let Some(name) = self.name.take() {
             self.earlier.retain(|earlier| *earlier != name);
-            if self.earlier.len() == EARLIER_MAX {
-                self.earlier.pop_front();
-            }
             self.earlier.push_back(name);
+            self.earlier.drain(..self.earlier.len().saturating_sub(EARLIER_MAX));
         }
     }
 
@@ -139,10 +137,8 @@ impl Turns {
         if let Some(number) = self.number_of(step) {
             return number;
         }
-        if self.steps.len() == STEPS_MAX {
-            self.steps.pop_front();
-        }
         self.steps.push_back(Arc::clone(step));
+        self.steps.drain(..self.steps.len().saturating_sub(STEPS_MAX));
         self.step += 1;
         self.step
     }
