@@ -8,7 +8,6 @@ pub mod io;
 mod dispatch;
 mod echoes;
 mod exchange;
-mod folds;
 mod parts;
 mod state;
 mod views;

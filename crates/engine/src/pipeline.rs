@@ -13,7 +13,6 @@ pub mod activation;
 mod batch;
 pub mod condition;
 mod dedupe;
-pub mod filter;
 mod hints;
 mod key;
 mod newest;
@@ -45,14 +44,13 @@ use crate::{
     pipeline::{
         batch::{Batch, Batcher},
         dedupe::{Dedupe, Verdict},
-        filter::Weight,
         key::KeyWriter,
         newest::{Conditions, Named, Newest},
         origins::Origins,
         output::Failures,
         render::{RenderFailure, RenderInput, Templates},
         row::{DeferredByScope, DeferredCounts, Row},
-        rule::{Keep, Subscriber},
+        rule::{Keep, Subscriber, Weight},
     },
     rate::Buckets,
     snapshot::Held,
@@ -77,17 +75,7 @@ pub struct Pipeline {
 impl Pipeline {
     /// Starts a pipeline with empty memory.
     pub fn new(rule: Arc<Subscriber>) -> Self {
-        Self {
-            rule,
-            key: KeyWriter::default(),
-            dedupe: Dedupe::default(),
-            batcher: Batcher::default(),
-            limiter: Buckets::default(),
-            deferred: DeferredByScope::default(),
-            failures: Failures::default(),
-            newest: Newest::default(),
-            outputs: VecDeque::new(),
-        }
+        Self::remembering(rule, Memory::default())
     }
 
     /// The subscriber.
@@ -190,7 +178,7 @@ impl Pipeline {
     }
 
     fn filter(&mut self, event: &Arc<Event>, now: Timestamp) -> Result<(), Reason> {
-        filter::check(&self.rule, event).map_err(Reason::FilteredOut)?;
+        self.rule.check_envelope(event).map_err(Reason::FilteredOut)?;
         let Some(condition) = &self.rule.condition else { return Ok(()) };
         let tested = condition.test(event);
         if tested.is_ok() {

@@ -10,7 +10,6 @@ use engine::{
     },
     nearest::nearest,
     pipeline::{
-        filter,
         render::{Layout, RenderFailure, RenderInput, Rendered},
         row::Row,
         rule::Subscriber,
@@ -376,12 +375,7 @@ pub(super) fn examples(
             ..Event::example(event_type, payload)
         },
     );
-    events.map(Arc::new).filter(|event| passes(rule, event)).collect()
-}
-
-fn passes(rule: &Subscriber, event: &Arc<Event>) -> bool {
-    rule.types.iter().any(|pattern| pattern.matches_text(event.event_type.as_str()))
-        && filter::whole(rule, event).is_ok()
+    events.map(Arc::new).filter(|event| rule.takes(event)).collect()
 }
 
 /// Each example alone, then three together, with a description for messages.

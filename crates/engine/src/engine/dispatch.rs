@@ -9,9 +9,8 @@ use journal::time::Timestamp;
 use serde_json::{Value, json};
 
 use super::{
-    folds::Folds,
     io::Output,
-    parts::{Engine, pipeline},
+    parts::{Engine, Folds, pipeline},
 };
 use crate::{
     ci::Wanted,

@@ -4,19 +4,15 @@
 //! the crate that uses it, and a snapshot has every type of the state. New rules keep that state,
 //! but for what ends with a removed subscriber.
 
-use std::{borrow::Cow, collections::VecDeque, sync::Arc};
+use std::{borrow::Cow, sync::Arc};
 
-use journal::time::{Timestamp, deadlines::Deadlines};
+use journal::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::{
-    folds::{EngineState, Folds},
-    parts::Engine,
-};
+use super::parts::{Engine, EngineState, Folds};
 use crate::{
     conversation::Sessions,
     event::Seq,
-    fold::Effects,
     ledger::{LedgerEntry, Reason},
     notification::SubscriberId,
     pipeline::{
@@ -101,18 +97,8 @@ impl Engine {
             .map(|rule| recall(rule, memories.remove(&rule.id).unwrap_or_default()))
             .collect();
         let parts = (sessions.into_owned(), fanout.into_owned(), unclaimed.into_owned());
-        let mut engine = Self {
-            matcher: rules.matcher(),
-            resolvers: rules.resolvers(),
-            pipelines,
-            pipeline_deadlines: Deadlines::default(),
-            sessions: Sessions::restored(parts, rules.conversation()),
-            folds,
-            effects: Effects::default(),
-            tally: tally.into_owned(),
-            outputs: VecDeque::new(),
-            rules,
-        };
+        let sessions = Sessions::restored(parts, rules.conversation());
+        let mut engine = Self { pipelines, sessions, folds, tally: tally.into_owned(), ..Self::new(rules) };
         engine.restore_pipeline_deadlines();
         for (subscriber, memory) in memories {
             engine.end_waiting(&subscriber, memory);

@@ -13,7 +13,7 @@ use crate::{
     ledger::{FilteredBy, Tally},
     notification::SubscriberId,
     pipeline::{
-        Failing, Pipeline, filter, remainder,
+        Failing, Pipeline, remainder,
         rule::{Activity, Subscriber},
     },
     probe::memory::Changes,
@@ -129,9 +129,9 @@ impl Engine {
             let is_off = rule.activity == Activity::Disabled;
             let found = match (selects(&rule.types), &rule.resolve) {
                 (true, _) if !remainder::is_left(rule, event) => return None,
-                (true, _) => filter::whole(rule, event).map(|()| Verdict::Takes),
+                (true, _) => rule.check_whole(event).map(|()| Verdict::Takes),
                 (false, Some(resolve)) if selects(&resolve.by) => {
-                    filter::check_source(rule, event).map(|()| Verdict::Resolves)
+                    rule.check_source(event).map(|()| Verdict::Resolves)
                 }
                 (false, _) => return None,
             };

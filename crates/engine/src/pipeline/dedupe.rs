@@ -14,7 +14,10 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use crate::{
     event::{Event, Scope, Seq},
     notification::{Resolution, State, StateKey, Version},
-    pipeline::{filter::Weight, key::KeyWriter, rule::DedupeRule},
+    pipeline::{
+        key::KeyWriter,
+        rule::{DedupeRule, Weight},
+    },
     snapshot,
 };
 

@@ -75,10 +75,8 @@ impl Newest {
         if !is_stale {
             known.take(version);
         }
-        if self.states.len() >= STATES_MAX {
-            self.states.pop_front();
-        }
         self.states.push_back(known);
+        self.states.drain(..self.states.len().saturating_sub(STATES_MAX));
         is_stale
     }
 
@@ -92,10 +90,8 @@ impl Known {
     fn take(&mut self, version: &Version) {
         // One that was replaced only because it was reported earlier still shows what is older.
         self.versions.retain(|other| version != other && version.relation_to(other) != Relation::Newer);
-        if self.versions.len() >= VERSIONS_MAX {
-            self.versions.remove(0);
-        }
         self.versions.push(version.clone());
+        self.versions.drain(..self.versions.len().saturating_sub(VERSIONS_MAX));
     }
 }
 

@@ -9,21 +9,17 @@ use std::sync::Arc;
 use crate::{
     event::{Event, Pattern, PatternSegment},
     notification::SubscriberId,
-    pipeline::{filter, rule::Subscriber},
+    pipeline::rule::Subscriber,
 };
 
 /// Whether no later subscriber of the same id takes `event`.
 pub(crate) fn is_left(rule: &Subscriber, event: &Arc<Event>) -> bool {
-    !rule.later.iter().any(|later| takes(later, event))
+    !rule.later.iter().any(|later| later.takes(event))
 }
 
 /// The id of what later files leave to the subscriber `id` of a layer: `ID@LAYER`.
 pub fn id(id: &SubscriberId, layer: &str) -> SubscriberId {
     SubscriberId::new(&format!("{id}@{layer}"))
-}
-
-fn takes(rule: &Subscriber, event: &Arc<Event>) -> bool {
-    rule.types.iter().any(|pattern| pattern.matches(&event.event_type)) && filter::whole(rule, event).is_ok()
 }
 
 /// The keys of `[events]` by which `later` may take less than `earlier`, each with the reason, as
@@ -137,7 +133,7 @@ mod tests {
                 ..(*event(fields)).clone()
             });
             assert_eq!(is_left(&e, &event), is_left_over, "{event_type} {source} {severity} {fields}");
-            assert!(takes(&e, &event), "the earlier one would take it");
+            assert!(e.takes(&event), "the earlier one would take it");
         }
     }
 

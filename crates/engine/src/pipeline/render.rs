@@ -29,7 +29,6 @@
 mod assemble;
 mod declared;
 mod draft;
-mod input;
 mod table;
 mod template;
 
@@ -56,7 +55,7 @@ use crate::{
 
 pub use self::{
     declared::{Declared, EventText, Layout, Sentence},
-    input::{OUTPUT_BYTES_MAX, ROWS_MAX, RenderInput, TemplateError},
+    draft::{OUTPUT_BYTES_MAX, ROWS_MAX, RenderInput, TemplateError},
     table::{Column, Table},
     template::{Code, EVENT_VARIABLES, OPTIONAL},
 };
@@ -135,7 +134,7 @@ impl Templates {
     /// a name and a count. Without rows it is a name and a count.
     pub fn render(&self, name: &str, input: &RenderInput<'_>) -> Rendered {
         if input.rows.is_empty() {
-            return smallest(input).released(None);
+            return smallest(input);
         }
         let mut clean = CleanRows::new(input.rows);
         let attempt = match self.by_name.get(name) {
@@ -143,10 +142,7 @@ impl Templates {
             None if name == GENERIC => return generic_table(input, &mut clean, None),
             None => Err(Attempt::Failed { line: None, message: "no template has this name".into() }),
         };
-        attempt.map_or_else(
-            |failed| generic_in_place(input, &mut clean, failed),
-            |content| content.released(None),
-        )
+        attempt.unwrap_or_else(|failed| generic_in_place(input, &mut clean, failed))
     }
 }
 
@@ -172,40 +168,27 @@ fn generic_table(
         let draft = generic_draft(input.subscriber, &clean.events(field_chars), input.origins);
         fit_draft(input, &draft, Texts::cut_to(field_chars)).ok()
     });
-    fitted.unwrap_or_else(|| smallest(input)).released(failure)
+    Rendered { failure, ..fitted.unwrap_or_else(|| smallest(input)) }
 }
 
-/// A document and its size.
-struct Content {
-    text: String,
-    tokens: Tokens,
-    absent: Vec<String>,
-    words: Vec<Word>,
-    names_sources: bool,
-}
-
-impl Content {
-    fn new(text: String) -> Self {
-        debug_assert!(toon::decode(&text).is_ok(), "released text is strict TOON: {text}");
-        let tokens = tokens::estimate(&text);
-        Self { text, tokens, absent: Vec::new(), words: Vec::new(), names_sources: false }
+impl Rendered {
+    fn new(content: String) -> Self {
+        debug_assert!(toon::decode(&content).is_ok(), "released text is strict TOON: {content}");
+        let tokens = tokens::estimate(&content);
+        let (words, absent) = (Vec::new(), Vec::new());
+        Self { content, tokens, failure: None, words, absent, names_sources: false }
     }
 
     /// The text of a draft, with what else is known of it.
-    fn of_draft(text: String, draft: &Draft) -> Self {
+    fn of_draft(content: String, draft: &Draft) -> Self {
         let (absent, words) = (draft.absent.clone(), draft.words.clone());
-        Self { absent, words, names_sources: draft.printed.sources, ..Self::new(text) }
+        Self { absent, words, names_sources: draft.printed.sources, ..Self::new(content) }
     }
 
     /// Returns it if it is within the bounds.
     fn fitting(self, input: &RenderInput<'_>) -> Result<Self, Attempt> {
-        let fits = self.tokens <= input.max_tokens && self.text.len() <= OUTPUT_BYTES_MAX;
+        let fits = self.tokens <= input.max_tokens && self.content.len() <= OUTPUT_BYTES_MAX;
         if fits { Ok(self) } else { Err(Attempt::TooBig) }
-    }
-
-    fn released(self, failure: Option<RenderFailure>) -> Rendered {
-        let Self { text, tokens, absent, words, names_sources } = self;
-        Rendered { content: text, tokens, failure, words, absent, names_sources }
     }
 }
 
@@ -237,7 +220,7 @@ fn fit_template(
     input: &RenderInput<'_>,
     clean: &mut CleanRows<'_>,
     template: &Template,
-) -> Result<Content, Attempt> {
+) -> Result<Rendered, Attempt> {
     shortened(clean, |clean, field_chars| {
         let draft = template.run(input, &clean.events(field_chars), &clean.account)?;
         fit_draft(input, &draft, Texts::cut_to(field_chars))
@@ -247,8 +230,8 @@ fn fit_template(
 /// Returns the first result of `attempt` that fits, trying the longest fields first.
 fn shortened<'a>(
     clean: &mut CleanRows<'a>,
-    attempt: impl Fn(&mut CleanRows<'a>, usize) -> Result<Content, Attempt>,
-) -> Result<Content, Attempt> {
+    attempt: impl Fn(&mut CleanRows<'a>, usize) -> Result<Rendered, Attempt>,
+) -> Result<Rendered, Attempt> {
     for field_chars in FIELD_CHARS {
         match attempt(clean, field_chars) {
             Err(Attempt::TooBig) => {}
@@ -259,17 +242,17 @@ fn shortened<'a>(
 }
 
 /// A draft with the first `shown` rows of the batch, and the counts that it does not print.
-fn finished(input: &RenderInput<'_>, draft: &Draft, shown: usize) -> Result<Content, Attempt> {
+fn finished(input: &RenderInput<'_>, draft: &Draft, shown: usize) -> Result<Rendered, Attempt> {
     let (kept, dropped) = input.rows.split_at_checked(shown).unwrap_or((input.rows, &[]));
     let kept = without_last(kept, draft.left_out);
     let counts = extras(input, kept, draft.left_out + occurrences(dropped), draft.printed);
     let text = draft.body.write(input.subscriber, &counts);
-    Content::of_draft(text, draft).fitting(input)
+    Rendered::of_draft(text, draft).fitting(input)
 }
 
 /// Shows as much of a draft as fits: all of it, or fewer rows of its tables, or, with `Shortest`
 /// texts, fewer fields.
-fn fit_draft(input: &RenderInput<'_>, draft: &Draft, texts: Texts) -> Result<Content, Attempt> {
+fn fit_draft(input: &RenderInput<'_>, draft: &Draft, texts: Texts) -> Result<Rendered, Attempt> {
     let is_long = draft.body.has_long_table();
     if !is_long && let Ok(content) = finished(input, draft, input.rows.len()) {
         return Ok(content);
@@ -311,7 +294,7 @@ fn finished_cut(
     value: Value,
     lost: &[Lost],
     fields: usize,
-) -> Result<Content, Attempt> {
+) -> Result<Rendered, Attempt> {
     let (all, mut shown) = (input.rows.len(), input.rows.len());
     let mut left_out = draft.left_out;
     for table in lost {
@@ -330,7 +313,7 @@ fn finished_cut(
         counts.push(("omitted_fields", fields as u64));
     }
     let text = Body::Decoded { value, comments: None }.write(input.subscriber, &counts);
-    Content::of_draft(text, draft).fitting(input)
+    Rendered::of_draft(text, draft).fitting(input)
 }
 
 /// Whether the texts can be cut shorter.
@@ -347,9 +330,9 @@ impl Texts {
 }
 
 /// Finds the largest count from 1 to `count_max` that fits, by bisection.
-fn most<F>(count_max: usize, mut attempt: F) -> Result<Option<Content>, Attempt>
+fn most<F>(count_max: usize, mut attempt: F) -> Result<Option<Rendered>, Attempt>
 where
-    F: FnMut(usize) -> Result<Content, Attempt>,
+    F: FnMut(usize) -> Result<Rendered, Attempt>,
 {
     let mut fits = |count| match attempt(count) {
         Ok(content) => Ok(Some(content)),
@@ -409,16 +392,16 @@ fn occurrences(rows: &[Row]) -> u64 {
 }
 
 /// One line with the number of events, if nothing else fits.
-fn smallest(input: &RenderInput<'_>) -> Content {
+fn smallest(input: &RenderInput<'_>) -> Rendered {
     let count = occurrences(input.rows) + u64::from(input.repeats) + u64::from(input.suppressed);
-    let named = |text: Value| Content::new(toon::encode_field(input.subscriber.as_str(), &text));
+    let named = |text: Value| Rendered::new(toon::encode_field(input.subscriber.as_str(), &text));
     let words = if input.rows.is_empty() {
         counted(count, "more event")
     } else {
         format!("{}, too large to show", counted(count, "event"))
     };
     let candidates = [named(words.into()), named(count.into())];
-    let fallback = || Content::new(toon::encode_field("events", &count.into()));
+    let fallback = || Rendered::new(toon::encode_field("events", &count.into()));
     candidates.into_iter().find(|content| content.tokens <= input.max_tokens).unwrap_or_else(fallback)
 }
 

@@ -10,7 +10,6 @@ use crate::{
     ledger::Reason,
     notification::Resolution,
     pipeline::{
-        filter,
         newest::{condition_of, name_of_condition, version_of},
         render::Templates,
         row::Row,
@@ -35,7 +34,7 @@ impl Pipeline {
     ) -> Result<Resolution, Reason> {
         self.handle_timeout(templates, now);
         let rule = Arc::clone(&self.rule);
-        filter::check_source(&rule, event).map_err(Reason::FilteredOut)?;
+        rule.check_source(event).map_err(Reason::FilteredOut)?;
         let equal = rule.resolve.as_ref().map_or(&[][..], |resolve| &resolve.equal);
         let mut keys = vec![self.key.state(equal, Trust::Untrusted, event)];
         if rule.wake.trust_in(event).is_trusted() {

@@ -1,4 +1,4 @@
-//! A subscriber's file as types that exclude invalid values.
+//! A subscriber's file as types that exclude invalid values, and the filter of a subscriber.
 //!
 //! `config` creates these; a pipeline is a running subscriber. This module does not know TOML or
 //! files.
@@ -8,7 +8,8 @@ use std::{num::NonZeroU32, sync::Arc, time::Duration};
 use strum::{IntoStaticStr, VariantArray};
 
 use crate::{
-    event::{FieldPath, Pattern, Scope, Severity},
+    event::{Event, FieldPath, Pattern, Scope, Severity},
+    ledger::FilteredBy,
     notification::{
         Activation, ActiveFor, Audience, InjectionPoint, Interrupt, Priority, SubscriberId, Tokens,
     },
@@ -63,6 +64,60 @@ pub struct Subscriber {
     /// Those of later files with the same id, of a core one that they do not replace wholly: this one
     /// takes the events that none of them takes. Empty for the one of the latest file.
     pub later: Vec<Arc<Subscriber>>,
+}
+
+impl Subscriber {
+    /// Whether `types` select the event and the whole filter passes it.
+    pub fn takes(&self, event: &Arc<Event>) -> bool {
+        self.types.iter().any(|pattern| pattern.matches(&event.event_type)) && self.check_whole(event).is_ok()
+    }
+
+    /// Checks `sources`.
+    pub(crate) fn check_source(&self, event: &Event) -> Result<(), FilteredBy> {
+        let is_listed = || self.sources.iter().any(|source| **source == *event.source);
+        if self.sources.is_empty() || is_listed() { Ok(()) } else { Err(FilteredBy::Source) }
+    }
+
+    /// Checks `sources` and `severity_filter`, in that order.
+    pub(crate) fn check_envelope(&self, event: &Event) -> Result<(), FilteredBy> {
+        self.check_source(event)?;
+        if event.severity < self.severity_min {
+            return Err(FilteredBy::Severity);
+        }
+        Ok(())
+    }
+
+    /// Checks the whole filter: `sources`, `severity_filter` and `where`.
+    pub(crate) fn check_whole(&self, event: &Arc<Event>) -> Result<(), FilteredBy> {
+        self.check_envelope(event)?;
+        match self.condition.as_ref().map(|condition| condition.test(event)) {
+            None | Some(Ok(true)) => Ok(()),
+            Some(Ok(false)) => Err(FilteredBy::Where),
+            Some(Err(_)) => Err(FilteredBy::WhereFailed),
+        }
+    }
+}
+
+/// The class of an event; it decides whether the event makes a critical notification of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Weight {
+    /// An event of an untrusted source: its priority is high at most.
+    Untrusted,
+    /// The subscriber's priority applies.
+    Usual,
+    /// An event of a trusted source, at least as severe as `escalate_at`: it bypasses batching and
+    /// rate limits, but not filters and dedupe.
+    Escalated,
+}
+
+impl Weight {
+    pub(crate) fn of(rule: &Subscriber, event: &Event) -> Self {
+        if !rule.wake.trust_in(event).is_trusted() {
+            return Self::Untrusted;
+        }
+        let escalates = rule.output.escalate_at.is_some_and(|least| event.severity >= least);
+        if escalates { Self::Escalated } else { Self::Usual }
+    }
 }
 
 /// Whether a subscriber runs. A core one cannot be disabled.

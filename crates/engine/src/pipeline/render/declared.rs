@@ -14,11 +14,11 @@ mod tests;
 use std::sync::Arc;
 
 use super::{
-    CleanRows, Content, GENERIC, OUTPUT_BYTES_MAX, ROWS_MAX, RenderFailure, RenderInput, Rendered,
-    TemplateError, Templates, Texts,
+    CleanRows, GENERIC, OUTPUT_BYTES_MAX, ROWS_MAX, RenderFailure, RenderInput, Rendered, TemplateError,
+    Templates, Texts,
     draft::{Attempt, Body, Draft, Printed},
     finished, fit_draft, generic_in_place, generic_table, most, occurrences, shortened, smallest,
-    table::{Table, rows::Rows},
+    table::{Table, Written, rows::Rows},
     template::{Template, View},
 };
 use crate::{event::cut_text, pipeline::output::FailedPart, sorted::SortedSet};
@@ -86,14 +86,14 @@ impl Declared {
     fn render(&self, input: &RenderInput<'_>) -> Rendered {
         let mut clean = CleanRows::new(input.rows);
         let attempt = match (input.rows, &self.one, &self.table) {
-            ([], ..) => return smallest(input).released(None),
+            ([], ..) => return smallest(input),
             ([_], Some(one), _) => one.fit(input, &mut clean),
             ([_], None, Some(table)) => fit_lines(input, &mut clean, table),
             (_, _, Some(table)) => fit_table(input, &mut clean, table),
             (_, _, None) => return generic_table(input, &mut clean, None),
         };
         match attempt {
-            Ok(content) => content.released(None),
+            Ok(rendered) => rendered,
             // An event without any of the named fields is not a fault of the text.
             Err(Attempt::Nothing) => generic_table(input, &mut clean, None),
             Err(failed) => generic_in_place(input, &mut clean, failed),
@@ -123,34 +123,26 @@ impl EventText {
         self.0.fields()
     }
 
-    fn fit(&self, input: &RenderInput<'_>, clean: &mut CleanRows<'_>) -> Result<Content, Attempt> {
+    fn fit(&self, input: &RenderInput<'_>, clean: &mut CleanRows<'_>) -> Result<Rendered, Attempt> {
         super::fit_template(input, clean, &self.0)
     }
 }
 
 /// Writes one event as lines; if they do not fit, with shorter and then with fewer fields.
-fn fit_lines(input: &RenderInput<'_>, clean: &mut CleanRows<'_>, table: &Table) -> Result<Content, Attempt> {
+fn fit_lines(input: &RenderInput<'_>, clean: &mut CleanRows<'_>, table: &Table) -> Result<Rendered, Attempt> {
     shortened(clean, |clean, field_chars| {
         let lines = table.write_lines(&Rows::new(clean.events(field_chars))).map_err(failed)?;
-        let printed = Printed { row_repeats: lines.shows_repeats, ..Printed::default() };
-        let draft = draft(lines.text, lines.keys, lines.absent, printed)?;
-        fit_draft(input, &draft, Texts::cut_to(field_chars))
+        fit_draft(input, &draft(lines, false)?, Texts::cut_to(field_chars))
     })
 }
 
 /// Writes as many events as fit as a table; with shorter fields if not even one does.
-fn fit_table(input: &RenderInput<'_>, clean: &mut CleanRows<'_>, table: &Table) -> Result<Content, Attempt> {
+fn fit_table(input: &RenderInput<'_>, clean: &mut CleanRows<'_>, table: &Table) -> Result<Rendered, Attempt> {
     shortened(clean, |clean, field_chars| {
         let rows = Rows::new(clean.events(field_chars)).with_origins(input.origins);
         let write = |count: usize| {
             let places: Vec<usize> = (0..count).collect();
-            let written = table.write(&rows, &places).map_err(failed)?;
-            let printed = Printed {
-                row_repeats: written.shows_repeats,
-                sources: rows.names_origins(),
-                ..Printed::default()
-            };
-            draft(written.text, vec![table.key.clone()], written.absent, printed)
+            draft(table.write(&rows, &places).map_err(failed)?, rows.names_origins())
         };
         let fitted = most(rows.len().min(ROWS_MAX), |count| finished(input, &write(count)?, count))?;
         match (fitted, Texts::cut_to(field_chars)) {
@@ -164,12 +156,19 @@ fn fit_table(input: &RenderInput<'_>, clean: &mut CleanRows<'_>, table: &Table) 
     })
 }
 
-fn draft(text: String, keys: Vec<String>, absent: Vec<String>, printed: Printed) -> Result<Draft, Attempt> {
+fn draft(written: Written, sources: bool) -> Result<Draft, Attempt> {
+    let Written { text, keys, absent, shows_repeats } = written;
     if text.len() > OUTPUT_BYTES_MAX {
         return Err(Attempt::TooBig);
     }
-    let body = Body::Written { text, keys, shows_repeats: printed.row_repeats };
-    Ok(Draft { body, printed, left_out: 0, absent, words: Vec::new() })
+    let printed = Printed { row_repeats: shows_repeats, sources, ..Printed::default() };
+    Ok(Draft {
+        body: Body::Written { text, keys, shows_repeats },
+        printed,
+        left_out: 0,
+        absent,
+        words: Vec::new(),
+    })
 }
 
 fn failed(message: String) -> Attempt {

@@ -1,12 +1,17 @@
-//! The output of an attempt to render a batch, before it is measured, and the cut of one that is too
-//! large: first rows of its tables, then fields.
+//! The input of a renderer, the bounds of its text, the output of an attempt to render a batch, before
+//! it is measured, and the cut of one that is too large: first rows of its tables, then fields.
 //!
 //! Only the output is cut, so values that a template calculated from the whole batch stay correct.
 
+use std::{ops::Range, sync::Arc};
+
+use journal::time::Timestamp;
 use serde_json::{Map, Value};
 
-use super::ROWS_MAX;
-use crate::notification::{SubscriberId, Word};
+use crate::{
+    notification::{SubscriberId, Tokens, Word},
+    pipeline::row::Row,
+};
 
 /// Why an attempt to render failed.
 #[derive(Debug)]
@@ -210,6 +215,64 @@ fn only_table(fields: &Map<String, Value>) -> Option<&Vec<Value>> {
 
 fn keep(fields: &mut Map<String, Value>, count: usize) {
     *fields = std::mem::take(fields).into_iter().take(count).collect();
+}
+
+/// Most rows of one notification, so that a table stays near its header; further rows are counted.
+pub const ROWS_MAX: usize = 15;
+/// Largest output of a template, in bytes, checked before its tokens.
+pub const OUTPUT_BYTES_MAX: usize = 64 * 1024;
+
+/// The input for one notification.
+#[derive(Debug, Clone, Copy)]
+pub struct RenderInput<'a> {
+    /// The subscriber.
+    pub subscriber: &'a SubscriberId,
+    /// Its name for people.
+    pub subscriber_name: &'a str,
+    /// The rows, oldest first.
+    pub rows: &'a [Row],
+    /// By row, the untrusted source that a table names in it; empty if rows name none.
+    pub origins: &'a [Option<Arc<str>>],
+    /// Repeats of rows in earlier notifications.
+    pub repeats: u32,
+    /// Rate-limited events since the last notification.
+    pub suppressed: u32,
+    /// The time at which the batch closed.
+    pub now: Timestamp,
+    /// Most tokens of the content.
+    pub max_tokens: Tokens,
+}
+
+impl<'a> RenderInput<'a> {
+    /// Rows of a batch that closed at time zero, without counts of earlier notifications.
+    ///
+    /// Shape: the name for people is the subscriber's id.
+    pub fn new(subscriber: &'a SubscriberId, rows: &'a [Row], max_tokens: Tokens) -> Self {
+        Self {
+            subscriber,
+            subscriber_name: subscriber.as_str(),
+            rows,
+            origins: &[],
+            repeats: 0,
+            suppressed: 0,
+            now: Timestamp::ZERO,
+            max_tokens,
+        }
+    }
+}
+
+/// Why and where a source is not a valid template.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct TemplateError {
+    /// The fault, and how to correct it.
+    pub message: String,
+    /// From 1.
+    pub line: usize,
+    /// From 1, in characters.
+    pub column: usize,
+    /// The byte range of the fault in the source, if known.
+    pub range: Option<Range<usize>>,
 }
 
 #[cfg(test)]

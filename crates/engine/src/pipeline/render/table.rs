@@ -33,25 +33,15 @@ pub struct Table {
     pub(super) repeats: bool,
 }
 
-/// A table's text.
+/// The text of a table, or of one row as lines.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Written {
     pub(super) text: String,
+    /// The keys of its lines: the key of a table, or one for each line of a row.
+    pub(super) keys: Vec<String>,
     /// Columns that the author named and no row has.
     pub(super) absent: Vec<String>,
-    /// Whether a column shows the repeats, so that no separate line is needed.
-    pub(super) shows_repeats: bool,
-}
-
-/// One row's text.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Lines {
-    pub(super) text: String,
-    /// The keys of its lines.
-    pub(super) keys: Vec<String>,
-    /// Columns that the author named and the row does not have.
-    pub(super) absent: Vec<String>,
-    /// Whether one of its lines shows its repeats.
+    /// Whether a column or a line shows the repeats, so that no separate line is needed.
     pub(super) shows_repeats: bool,
 }
 
@@ -86,7 +76,7 @@ impl Table {
         let columns = if rows.names_origins() { with_origins(columns) } else { columns };
         let Picked { cells, shown, absent } = self.pick(rows, &columns, places)?;
         if shown.is_empty() {
-            return Ok(Written { text: self.count(places.len()), absent, shows_repeats: self.repeats });
+            return Ok(self.written(self.count(places.len()), absent, self.repeats));
         }
         let names = shown.iter().filter_map(|at| columns.get(*at)).map(|column| column.name.as_str());
         let names: Vec<&str> = names.collect();
@@ -98,22 +88,17 @@ impl Table {
                 cell.write(out);
             }
         });
-        Ok(Written { text, absent, shows_repeats: self.repeats || names.contains(&REPEATS) })
+        Ok(self.written(text, absent, self.repeats || names.contains(&REPEATS)))
     }
 
     /// Writes the first row as one line per column that is not null, without the count of repeats.
     ///
     /// Errors: those of [`Table::write`].
-    pub(super) fn write_lines(&self, rows: &Rows) -> Result<Lines, String> {
+    pub(super) fn write_lines(&self, rows: &Rows) -> Result<Written, String> {
         let (columns, repeats) = (self.columns(rows), rows.repeats());
         let Picked { cells, shown, absent } = self.pick(rows, &columns, &[0])?;
         if shown.is_empty() {
-            return Ok(Lines {
-                text: self.count(1),
-                keys: vec![self.key.clone()],
-                absent,
-                shows_repeats: false,
-            });
+            return Ok(self.written(self.count(1), absent, false));
         }
         let (mut text, mut keys) = (String::new(), Vec::with_capacity(shown.len()));
         let is_count = |from: &Origin| matches!(from, Origin::Field(name) if Some(name) == repeats.as_ref());
@@ -128,7 +113,7 @@ impl Table {
             keys.push(column.name.clone());
             shows_repeats |= column.from.iter().any(is_count);
         }
-        Ok(Lines { text, keys, absent, shows_repeats })
+        Ok(Written { text, keys, absent, shows_repeats })
     }
 
     /// The named columns; or all, without the count of repeats.
@@ -162,6 +147,10 @@ impl Table {
     }
 
     /// The number of rows, if no column has a value.
+    fn written(&self, text: String, absent: Vec<String>, shows_repeats: bool) -> Written {
+        Written { text, keys: vec![self.key.clone()], absent, shows_repeats }
+    }
+
     fn count(&self, rows: usize) -> String {
         toon::encode_field(&self.key, &Value::from(rows))
     }
