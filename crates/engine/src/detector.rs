@@ -7,13 +7,12 @@
 //! `observe`. Findings are published and read from the journal like other events, so they are
 //! delivered by the exchange after the one with their last event.
 
-mod finding;
 pub mod loops;
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use self::finding::Finding;
+use self::loops::Finding;
 
 use crate::{
     event::{Event, EventRef, SessionId},

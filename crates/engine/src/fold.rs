@@ -60,8 +60,9 @@ impl Effects {
         self.0.extend(entries.into_iter().map(Effect::Record));
     }
 
-    /// The events alone, for a test of a fold that records no outcomes.
-    pub fn into_events(self) -> Vec<Event> {
+    /// The events alone.
+    #[cfg(test)]
+    pub(crate) fn into_events(self) -> Vec<Event> {
         let event = |effect| match effect {
             Effect::Publish(event) => Some(event),
             Effect::Record(_) => None,
@@ -69,8 +70,9 @@ impl Effects {
         self.0.into_iter().filter_map(event).collect()
     }
 
-    /// The outcomes alone, for a test of a fold that publishes no events.
-    pub fn into_entries(self) -> Vec<LedgerEntry> {
+    /// The outcomes alone.
+    #[cfg(test)]
+    pub(crate) fn into_entries(self) -> Vec<LedgerEntry> {
         let entry = |effect| match effect {
             Effect::Publish(_) => None,
             Effect::Record(entry) => Some(entry),

@@ -36,8 +36,6 @@
 //! ```
 
 mod cut;
-mod fence;
-mod group;
 mod item;
 mod json;
 pub mod line;

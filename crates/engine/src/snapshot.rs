@@ -24,7 +24,7 @@
 
 pub mod shared;
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de::DeserializeOwned};
+use serde::{Deserialize, Deserializer, Serialize, de::DeserializeOwned};
 
 use self::shared::{ReadTables, WrittenTables};
 
@@ -82,7 +82,8 @@ fn join(mut bytes: Vec<u8>, tables: &WrittenTables) -> Result<Vec<u8>, Damaged> 
 }
 
 /// A value or a reference to one; encoded as the value.
-#[derive(Debug)]
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
 pub enum Held<'a, T> {
     /// For encoding.
     Borrowed(&'a T),
@@ -107,15 +108,6 @@ impl<T> Held<'_, T> {
 impl<T: Default> Default for Held<'_, T> {
     fn default() -> Self {
         Self::Owned(T::default())
-    }
-}
-
-impl<T: Serialize> Serialize for Held<'_, T> {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Self::Borrowed(value) => value.serialize(to),
-            Self::Owned(value) => value.serialize(to),
-        }
     }
 }
 

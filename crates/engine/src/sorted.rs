@@ -10,7 +10,7 @@ use std::{borrow::Borrow, cmp::Ordering, fmt, marker::PhantomData, mem, slice::I
 
 use serde::{
     Deserialize, Deserializer, Serialize, Serializer,
-    de::{self, MapAccess, SeqAccess},
+    de::{self, MapAccess},
     ser::SerializeMap,
 };
 
@@ -473,25 +473,7 @@ impl<T: Serialize> Serialize for SortedSet<T> {
 
 impl<'de, T: Deserialize<'de> + Ord> Deserialize<'de> for SortedSet<T> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        from.deserialize_seq(Members(PhantomData))
-    }
-}
-
-struct Members<T>(PhantomData<T>);
-
-impl<'de, T: Deserialize<'de> + Ord> de::Visitor<'de> for Members<T> {
-    type Value = SortedSet<T>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a sequence")
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut members: A) -> Result<SortedSet<T>, A::Error> {
-        let mut read = Vec::new();
-        while let Some(member) = members.next_element()? {
-            read.push(member);
-        }
-        Ok(read.into_iter().collect())
+        Vec::deserialize(from).map(Self::from_iter)
     }
 }
 

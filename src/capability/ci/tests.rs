@@ -7,7 +7,7 @@ use super::*;
 use engine::{
     ci::{Follows, Settings, Wanted},
     event::{Seq, SessionId, codec},
-    fold::{Dispatched, Effects, Fold},
+    fold::{Dispatched, Effect, Effects, Fold},
     records::Records,
 };
 use journal::{Clock, Journal, JournalSettings, memory::MemoryFiles, time::Timestamp};
@@ -71,7 +71,8 @@ async fn fold(mut follows: Follows, journal: Journal, plan: watch::Sender<Plan>,
             let dispatched = Dispatched::trusted(found.seq, &event, found.time);
             follows.observe(&dispatched, &Settings::default(), &mut effects);
         }
-        for event in effects.into_events() {
+        for effect in effects.take() {
+            let Effect::Publish(event) = effect else { continue };
             publisher.append(Records::build(|records| records.own_event(&event))).await.expect("appended");
         }
         if let Some(next) = follows.take_plan() {

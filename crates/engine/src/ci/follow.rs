@@ -19,7 +19,7 @@ const FAILURES_MAX: u32 = 10;
 const REFUSALS_MAX: u32 = 3;
 
 /// A followed push.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Follow {
     /// Its id, also of the event that ends it.
     pub id: Arc<str>,
@@ -213,29 +213,10 @@ impl Follow {
             owner: hash_parts(&[session.as_ref().map_or(folder, SessionId::as_str)]),
             id,
             session,
-            workspace: None,
             folder: folder.into(),
-            from: None,
-            branch: None,
-            commit: None,
-            top: None,
-            remote: None,
             began: now,
             due: now,
-            calls: 0,
-            is_asked: false,
-            may_repeat: false,
-            repo: None,
-            url: None,
-            pr: None,
-            was_at_head: false,
-            was_open: false,
-            failed: SortedSet::new(),
-            names: Vec::new(),
-            settled: None,
-            pending: 0,
-            failures: 0,
-            refusals: 0,
+            ..Self::default()
         }
     }
 

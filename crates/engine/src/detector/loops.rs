@@ -12,12 +12,10 @@
 
 use std::collections::VecDeque;
 
-use serde::{Deserialize, Serialize};
-use serde_json::json;
-use sha2::{Digest, Sha256};
-
-use super::finding::{Comparable, Finding, present};
 use journal::time::Timestamp;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 
 use crate::{
     event::{EventRef, SessionId, Severity, cut_text, strip_text},
@@ -154,10 +152,8 @@ impl Tail {
                 }
             }
         }
-        if self.calls.len() == PERIOD_MAX {
-            self.calls.pop_front();
-        }
         self.calls.push_back(call);
+        self.calls.drain(..self.calls.len().saturating_sub(PERIOD_MAX));
     }
 
     /// The loop completed by the last call, if it is to be reported.
@@ -235,6 +231,42 @@ impl Call {
             subject.map_or_else(|| tool_name.clone(), |Comparable(subject)| format!("{tool_name} {subject}"));
         let shown = cut_text(strip_text(&shown), CALL_CHARS_MAX).into_owned();
         Some(Self { hash, shown, has_failed, ended_at })
+    }
+}
+
+/// What a detector found, before it becomes an event.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Finding {
+    /// The event type.
+    pub(super) event_type: &'static str,
+    pub(super) severity: Severity,
+    /// Distinguishes it from other findings of the session for the same event.
+    pub(super) name: String,
+    pub(super) payload: Value,
+}
+
+/// The text of a value in a payload: a string as it is, any other value as JSON whose objects have
+/// sorted keys, so the order in which a program writes them does not count.
+#[derive(Debug, PartialEq, Eq)]
+struct Comparable(String);
+
+/// Reads a field that may have any value: `null` is one, so only an absent field is `None`.
+fn present<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Comparable>, D::Error> {
+    Value::deserialize(from).map(|value| Some(Comparable::of(value)))
+}
+
+impl Comparable {
+    fn of(value: Value) -> Self {
+        Self(match value {
+            Value::String(text) => text,
+            Value::Null | Value::Bool(_) | Value::Number(_) => value.to_string(),
+            Value::Array(_) | Value::Object(_) => {
+                let mut value = value;
+                // A payload has few levels, so this cannot exhaust the stack.
+                value.sort_all_objects();
+                value.to_string()
+            }
+        })
     }
 }
 

@@ -320,18 +320,21 @@ fn strip(text: &str) -> String {
 fn skip_escape(rest: &mut std::iter::Peekable<std::str::Chars<'_>>) {
     match rest.next() {
         Some('[') => skip_until_final(rest),
-        Some(']' | 'P' | 'X' | '^' | '_') => {
-            while let Some(c) = rest.next() {
-                if c == '\u{7}' || c == '\u{9c}' {
-                    return;
-                }
-                if c == '\u{1b}' {
-                    rest.next_if_eq(&'\\');
-                    return;
-                }
-            }
-        }
+        Some(']' | 'P' | 'X' | '^' | '_') => skip_string(rest),
         _ => {}
+    }
+}
+
+/// Skips a title, a link or another string: to BEL, or to the string terminator.
+pub(super) fn skip_string(rest: &mut std::iter::Peekable<std::str::Chars<'_>>) {
+    while let Some(c) = rest.next() {
+        if matches!(c, '\u{7}' | '\u{9c}') {
+            return;
+        }
+        if c == '\u{1b}' {
+            rest.next_if_eq(&'\\');
+            return;
+        }
     }
 }
 

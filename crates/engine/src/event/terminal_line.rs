@@ -2,6 +2,8 @@
 
 use std::{borrow::Cow, iter::Peekable, str::Chars};
 
+use super::payload::skip_string;
+
 /// The last column to which the cursor can be moved beyond the end of the text.
 const COLUMN_MAX: usize = 512;
 
@@ -105,19 +107,6 @@ impl Row {
     fn blank(&mut self, from: usize, to: usize) {
         let to = to.min(self.cells.len());
         self.cells.get_mut(from..to).into_iter().flatten().for_each(|cell| *cell = ' ');
-    }
-}
-
-/// Skips a title, a link or another string: to BEL, or to the string terminator.
-fn skip_string(rest: &mut Peekable<Chars<'_>>) {
-    while let Some(c) = rest.next() {
-        if matches!(c, '\u{7}' | '\u{9c}') {
-            return;
-        }
-        if c == '\u{1b}' {
-            rest.next_if_eq(&'\\');
-            return;
-        }
     }
 }
 

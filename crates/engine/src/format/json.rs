@@ -9,7 +9,7 @@ use crate::{
 };
 
 use super::{
-    Item, Overflow, fence,
+    Item, Overflow,
     item::{NOT_RUN_KEY, count_if_more, to_json},
     toon,
 };
@@ -42,7 +42,7 @@ pub(super) fn write(
     if more != json!({}) {
         insert(&mut object, "more", more);
     }
-    fence::json(&object, |_| false)
+    to_fenced(&object, |_| false)
 }
 
 /// Inserts the total, the parts, and the remainder; inserts nothing if all counts are zero.
@@ -75,5 +75,32 @@ fn notification(item: &Item<'_>) -> Value {
 fn insert(object: &mut Value, key: &str, value: Value) {
     if let Value::Object(fields) = object {
         fields.insert(key.to_owned(), value);
+    }
+}
+
+/// Returns JSON text without the start of a tag or a control token in a string: every `<`, and the
+/// brackets that begin one, are escaped, and so are the characters for which `is_escaped_too` holds.
+pub(super) fn to_fenced(value: &Value, is_escaped_too: impl Fn(char) -> bool) -> String {
+    let is_escaped = |text: &str, at: usize, c: char| {
+        c == '<' || is_escaped_too(c) || ::toon::control_token_at(text, at).is_some()
+    };
+    crate::json::to_string(value, is_escaped).expect("a value serializes")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_escapes_tags_and_control_tokens_losslessly() {
+        for (read, expected) in [
+            (r#"["a<b","[INST] x","[1]"]"#, r#"["a\u003cb","\u005bINST] x","[1]"]"#),
+            (r#"{"a":[true,1],"b":"]~b]"}"#, r#"{"a":[true,1],"b":"]\u007eb]"}"#),
+        ] {
+            let value: Value = serde_json::from_str(read).expect("JSON");
+            let written = to_fenced(&value, |_| false);
+            assert_eq!(written, expected);
+            assert_eq!(serde_json::from_str::<Value>(&written).expect("JSON"), value);
+        }
     }
 }

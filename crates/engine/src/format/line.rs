@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use crate::exchange::{InjectionId, LINE_BEGIN};
 
 use super::{
-    Item, Overflow, fence,
+    Item, Overflow, json,
     sentence::{GIST_CHARS_MIN, in_full, is_line_end, length, sentence, shortened},
     toon,
 };
@@ -51,7 +51,7 @@ fn line(injection: &InjectionId, item: &Item<'_>) -> String {
 /// The line with the whole content, if there is room for it.
 fn whole(injection: &InjectionId, item: &Item<'_>, content: &Value) -> Option<String> {
     let said = sentence(std::slice::from_ref(item));
-    let structure = format!(" id={injection} {}", fence::json(&structure(item, content), is_line_end));
+    let structure = format!(" id={injection} {}", json::to_fenced(&structure(item, content), is_line_end));
     let room = LINE_CHARS_MAX.saturating_sub(length(LINE_BEGIN) + length(&structure));
     (room >= length(&said).min(GIST_CHARS_MIN))
         .then(|| format!("{LINE_BEGIN}{}{structure}", shortened(&said, room)))

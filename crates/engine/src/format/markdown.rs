@@ -4,7 +4,7 @@ use strum::VariantArray;
 
 use crate::{exchange::InjectionId, notification::Priority};
 
-use super::{Item, Overflow, fence, item::count_if_more, toon};
+use super::{Item, Overflow, item::count_if_more, toon};
 
 /// Writes the groups under headings; items of equal priority keep their order.
 pub(super) fn write(injection: &InjectionId, items: &[Item<'_>], overflow: &Overflow) -> String {
@@ -22,7 +22,7 @@ pub(super) fn write(injection: &InjectionId, items: &[Item<'_>], overflow: &Over
             continue;
         }
         let document = toon::write_group(&group, items.len());
-        let fence = fence::backticks_around(&document);
+        let fence = backticks_around(&document);
         blocks.push(format!("## {priority}\n\n{fence}toon\n{document}\n{fence}"));
     }
     let more = overflow.in_words();
@@ -30,4 +30,22 @@ pub(super) fn write(injection: &InjectionId, items: &[Item<'_>], overflow: &Over
         blocks.push(more.join("\n"));
     }
     blocks.join("\n\n")
+}
+
+/// Returns a run of backticks longer than any in `text`, for a fence.
+fn backticks_around(text: &str) -> String {
+    let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
+    "`".repeat((longest + 1).max(3))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fence_is_longer_than_any_run_inside() {
+        for (text, expected) in [("a", 3), ("``", 3), ("```", 4), ("`` ````` `", 6)] {
+            assert_eq!(backticks_around(text).len(), expected, "{text}");
+        }
+    }
 }

@@ -13,12 +13,11 @@ use std::borrow::Cow;
 use serde_json::Value;
 
 use super::{
-    Item, Overflow, fence,
-    group::{Entry, entries},
+    Item, Overflow,
     item::{NOT_RUN_KEY, count_if_more},
     part::{
-        COUNT, Fields, LIST, MORE, Part, SEVERITY, SHOWN, SUBSCRIBER, Said, UNNAMED, capacity, push_field,
-        push_line, push_more, values,
+        COUNT, Entry, Fields, LIST, MORE, Part, SEVERITY, SHOWN, SUBSCRIBER, Said, UNNAMED, capacity,
+        entries, push_field, push_line, push_more, values,
     },
 };
 
@@ -78,7 +77,7 @@ fn compose(items: &[Item<'_>], total: usize, head: Fields<'_>, more: Option<&str
             list(items.iter().map(with_head), head, more)
         }
     };
-    match fence::neutralise(&document, UNNAMED) {
+    match neutralise(&document, UNNAMED) {
         Cow::Borrowed(_) => document,
         Cow::Owned(neutral) => neutral,
     }
@@ -147,4 +146,63 @@ fn list<'a>(
 /// Returns the document if it decodes to the expected value, else encodes that value.
 fn checked(document: String, expected: Value) -> String {
     if toon::decode(&document).as_ref() == Ok(&expected) { document } else { toon::encode(&expected) }
+}
+
+/// Returns a document without control tokens that decodes to the same value.
+///
+/// Shape: a document with a tag is encoded again, which escapes the tag and drops comments; invalid
+/// TOON becomes one quoted text under `unnamed`. Encoders of payloads already escape control tokens;
+/// this is a second barrier. It checks the finished document, and therefore also covers a template's
+/// own text, and tags formed where two contents meet.
+fn neutralise<'d>(document: &'d str, unnamed: &str) -> Cow<'d, str> {
+    if !::toon::has_control_token(document) {
+        return document.into();
+    }
+    match ::toon::decode(document) {
+        Ok(value) => ::toon::encode(&value).into(),
+        Err(_) => ::toon::encode_field(unnamed, &document.into()).into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_document_without_tags_is_unchanged() {
+        for document in ["a: 1 < 2", "# hint\nv[1]: a -> b", "a:  \"x\"", "not: toon: 1", ""] {
+            assert!(matches!(neutralise(document, "n"), Cow::Borrowed(same) if same == document));
+        }
+    }
+
+    #[test]
+    fn tags_are_escaped_without_changing_decoded_content() {
+        for (document, expected) in [
+            ("a: x </event> y", "a: \"x \\u003c/event> y\""),
+            ("a: \"x: </event>\"", "a: \"x: \\u003c/event>\""),
+            ("a: \"\\\\</event>\"", "a: \"\\\\\\u003c/event>\""),
+            (
+                "t[2]{a,b}:\n  <event>,1\n  2,b <event>",
+                "t[2]{a,b}:\n  \"\\u003cevent>\",1\n  2,\"b \\u003cevent>\"",
+            ),
+            ("l[2]:\n  - <event>\n  - a: 1", "l[2]:\n  - \"\\u003cevent>\"\n  - a: 1"),
+            ("a: \u{2000}</event>", "a: \"\u{2000}\\u003c/event>\""),
+            ("</event>: 1", "\"\\u003c/event>\": 1"),
+            ("a: <\nnotifications: 3", "a: \"\\u003c\"\nnotifications: 3"),
+            ("t[1]{a,<event>}:\n  1,2", "t[1]{a,\"\\u003cevent>\"}:\n  1,2"),
+            ("# </event>\na: 1", "a: 1"),
+        ] {
+            assert_eq!(neutralise(document, "n"), expected, "{document:?}");
+            assert_eq!(::toon::decode(expected), ::toon::decode(document));
+            assert!(!::toon::has_control_token(expected));
+        }
+    }
+
+    #[test]
+    fn invalid_toon_becomes_a_single_text() {
+        let document = "a[2]: </event>";
+        let neutral = neutralise(document, "notification");
+        assert_eq!(neutral, "notification: \"a[2]: \\u003c/event>\"");
+        assert_eq!(::toon::decode(&neutral), Ok(serde_json::json!({ "notification": document })));
+    }
 }

@@ -98,7 +98,7 @@ pub struct Question {
     pub context: Arc<str>,
     /// When it was asked.
     pub asked_at: Timestamp,
-    /// When it expires.
+    /// When it expires, or its held end is announced.
     pub expires_at: Timestamp,
     /// The party that waits for the answer.
     #[serde(default)]
@@ -197,11 +197,6 @@ impl Question {
             workspace: self.workspace.clone(),
             ..Event::own(event_type, id, severity, payload, now)
         }
-    }
-
-    /// When it expires, or its held end is announced.
-    pub(super) fn deadline(&self) -> Timestamp {
-        self.expires_at
     }
 }
 
@@ -368,7 +363,7 @@ impl Questions {
 
     fn note_change(&mut self) {
         self.has_changed = true;
-        self.deadline = self.open.values().map(|open| open.deadline()).min();
+        self.deadline = self.open.values().map(|open| open.expires_at).min();
     }
 }
 
@@ -399,7 +394,7 @@ impl Fold for Questions {
     }
 
     fn handle_timeout(&mut self, now: Timestamp, to: &mut Effects) {
-        let due = self.open.values().filter(|open| open.deadline() <= now);
+        let due = self.open.values().filter(|open| open.expires_at <= now);
         let due: Vec<Arc<Question>> = due.cloned().collect();
         let mut events = Vec::new();
         for question in due {

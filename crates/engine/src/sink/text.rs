@@ -145,10 +145,7 @@ fn write_desktop(out: &mut String, span: Span<'_>) {
             element("<a href=\"", url, "\">");
             element("", text, "</a>");
         }
-        Span::Url(url) => {
-            element("<a href=\"", url, "\">");
-            element("", url, "</a>");
-        }
+        Span::Url(url) => write_desktop(out, Span::Link { text: url, url }),
     }
 }
 

@@ -69,19 +69,9 @@ pub mod list {
 }
 
 /// A reference on its own.
-struct Ref<T>(Arc<T>);
-
-impl<T: Shared> Serialize for Ref<T> {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        serialize(&self.0, to)
-    }
-}
-
-impl<'de, T: Shared> Deserialize<'de> for Ref<T> {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        deserialize(from).map(Self)
-    }
-}
+#[derive(Serialize, Deserialize)]
+#[serde(transparent, bound = "T: Shared")]
+struct Ref<T>(#[serde(with = "self")] Arc<T>);
 
 thread_local! {
     static TABLES: RefCell<Tables> = RefCell::default();
