@@ -5,7 +5,7 @@ use std::{fs, path::Path, time::Duration};
 use axum::{Json, extract::State, http::StatusCode};
 use engine::{
     Engine,
-    ledger::{SubscriberTally, Word},
+    ledger::{CountName, SubscriberTally},
     pipeline::rule::Activity,
     sorted::SortedMap,
 };
@@ -251,6 +251,6 @@ fn counts(tally: &SubscriberTally) -> SubscriberCounts {
     }
 }
 
-fn owned(counts: &SortedMap<Word, u64>) -> SortedMap<String, u64> {
+fn owned(counts: &SortedMap<CountName, u64>) -> SortedMap<String, u64> {
     counts.iter().map(|(word, count)| (word.to_string(), *count)).collect()
 }

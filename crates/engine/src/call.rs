@@ -81,20 +81,20 @@ impl Call {
     pub fn of_event(event_type: &str, payload: &str, folder: Option<&str>) -> Option<Self> {
         #[derive(Default, Deserialize)]
         #[serde(default)]
-        struct Said<'a> {
+        struct Report<'a> {
             #[serde(borrow)]
-            files: Vec<SaidFile<'a>>,
+            files: Vec<ReportedFile<'a>>,
             command: Option<String>,
             in_background: bool,
         }
         #[derive(Deserialize)]
-        struct SaidFile<'a> {
+        struct ReportedFile<'a> {
             #[serde(borrow)]
             path: std::borrow::Cow<'a, str>,
             by: TouchKind,
         }
         let has_ended = ["tool.call.success", "tool.call.failure", "tool.call.timeout"].contains(&event_type);
-        let Said { files, command, in_background } =
+        let Report { files, command, in_background } =
             has_ended.then(|| serde_json::from_str(payload).ok())??;
         let touched = files.iter().filter_map(|file| {
             let folder = if file.path.starts_with('/') { Some("/") } else { folder };
@@ -131,13 +131,14 @@ impl Written {
     /// unknown. A client that removes whole lines removes their ends, or leaves them, in all its edits.
     ///
     /// Shape: with `\n` at the ends of lines. `before` is the content before the call.
-    pub fn after(&self, before: Option<&str>) -> Vec<String> {
+    pub fn contents_after(&self, before: Option<&str>) -> Vec<String> {
         match self {
             Self::Content(content) => vec![content.replace("\r\n", "\n")],
             Self::Edits(edits) => {
                 let Some(before) = before.map(|text| text.replace("\r\n", "\n")) else { return Vec::new() };
-                let with =
-                    |ends: Ends| edits.iter().try_fold(before.clone(), |text, edit| edit.after(&text, ends));
+                let with = |ends: Ends| {
+                    edits.iter().try_fold(before.clone(), |text, edit| edit.applied_to(&text, ends))
+                };
                 let mut contents: Vec<String> =
                     [Ends::Removed, Ends::Left].into_iter().filter_map(with).collect();
                 contents.dedup();
@@ -156,7 +157,7 @@ enum Ends {
 
 impl Edit {
     /// The content after the edit; `None` if it does not fit `before`.
-    fn after(&self, before: &str, ends: Ends) -> Option<String> {
+    fn applied_to(&self, before: &str, ends: Ends) -> Option<String> {
         let Self { old, new, is_everywhere } = self;
         if old.is_empty() {
             return before.is_empty().then(|| new.clone());
@@ -220,16 +221,20 @@ mod tests {
             (Some("a"), vec![edit("", "new\n", false)], &[]),
             (None, vec![edit("a", "b", false)], &[]),
         ] {
-            assert_eq!(Written::Edits(edits.clone()).after(before), expected, "{before:?} {edits:?}");
+            assert_eq!(
+                Written::Edits(edits.clone()).contents_after(before),
+                expected,
+                "{before:?} {edits:?}"
+            );
         }
-        assert_eq!(Written::Content("a\r\n".to_owned()).after(None), ["a\n"]);
+        assert_eq!(Written::Content("a\r\n".to_owned()).contents_after(None), ["a\n"]);
     }
 
     #[test]
     fn many_removed_lines_make_two_contents() {
         let before: String = (0..1_000).map(|line| format!("line {line};\n")).collect();
         let edits = (0..1_000).map(|line| edit(&format!("line {line};"), "", false)).collect();
-        assert_eq!(Written::Edits(edits).after(Some(&before)), [String::new(), "\n".repeat(1_000)]);
+        assert_eq!(Written::Edits(edits).contents_after(Some(&before)), [String::new(), "\n".repeat(1_000)]);
     }
 
     #[test]

@@ -7,10 +7,10 @@
 //! `capability::ci` makes the calls. docs/design/ci.md describes how the parts work together.
 
 mod answer;
+mod events;
 mod follow;
 mod remote;
 mod reply;
-mod said;
 
 #[cfg(test)]
 mod tests;
@@ -156,7 +156,7 @@ impl Follows {
     fn note_pushes(&mut self, event: &EventRef<'_>, now: Timestamp) -> Vec<Event> {
         /// A harness's report of a call: its pushes, or its command.
         #[derive(Deserialize)]
-        struct Said {
+        struct CallReport {
             #[serde(default)]
             pushed: Vec<Push>,
             command: Option<String>,
@@ -167,7 +167,8 @@ impl Follows {
         let Some(session) = event.session.filter(|_| may_push && self.settings.is_on()) else {
             return Vec::new();
         };
-        let Ok(Said { mut pushed, command, in_background }) = serde_json::from_str(event.payload) else {
+        let Ok(CallReport { mut pushed, command, in_background }) = serde_json::from_str(event.payload)
+        else {
             return Vec::new();
         };
         if let (Some(command), Some(folder)) = (command.filter(|_| !in_background), event.workspace) {
@@ -414,7 +415,7 @@ impl Fold for Follows {
         if !trust.is_trusted() {
             return false;
         }
-        if let Some(session) = event.session.filter(|_| said::is_of_checks(event)) {
+        if let Some(session) = event.session.filter(|_| events::is_of_checks(event)) {
             self.said.push_back((SessionId::new(session), seq));
             self.said.drain(..self.said.len().saturating_sub(SAID_MAX));
         }

@@ -349,8 +349,9 @@ impl ConfirmedBy {
     }
 }
 
-/// The text of a [`super::Reason`]; owned when it was read from a snapshot.
-pub type Word = Cow<'static, str>;
+/// The word of a [`Reason`], or of another outcome, under which it is counted; owned when it was read
+/// from a snapshot.
+pub type CountName = Cow<'static, str>;
 
 /// The counts since the journal began.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -371,7 +372,7 @@ pub struct Tally {
     /// Notifications that have arrived, once per session.
     pub confirmed: u64,
     /// Those, by the word of their proof.
-    pub confirmed_by: SortedMap<Word, u64>,
+    pub confirmed_by: SortedMap<CountName, u64>,
     /// Answers that were requested so often and for so long that their carrier probably never
     /// changes.
     pub fixed_carriers: u64,
@@ -380,7 +381,7 @@ pub struct Tally {
     /// Bytes of JSON of the payloads of the injected notifications; a redelivery adds none.
     pub raw_bytes: u64,
     /// Notifications with another outcome, by the text of the reason.
-    pub notifications_ended: SortedMap<Word, u64>,
+    pub notifications_ended: SortedMap<CountName, u64>,
     /// Each subscriber's own counts.
     pub subscribers: SortedMap<SubscriberId, SubscriberTally>,
 }
@@ -399,7 +400,7 @@ pub struct SubscriberTally {
     /// Bytes of JSON of the payloads of these; a redelivery adds none.
     pub raw_bytes: u64,
     /// Events with another outcome, by the text of the reason.
-    pub events_ended: SortedMap<Word, u64>,
+    pub events_ended: SortedMap<CountName, u64>,
 }
 
 impl Tally {
@@ -409,15 +410,15 @@ impl Tally {
             LedgerEntry::Unmatched { .. } => self.unmatched += 1,
             LedgerEntry::Throttled { .. } => self.throttled += 1,
             LedgerEntry::Skipped { .. } => self.skipped += 1,
-            LedgerEntry::Batched { subscriber, .. } => self.of(subscriber, |own| own.batched += 1),
+            LedgerEntry::Batched { subscriber, .. } => self.count_for(subscriber, |own| own.batched += 1),
             LedgerEntry::EventEnded { subscriber, reason, .. } => {
-                self.of(subscriber, |own| {
+                self.count_for(subscriber, |own| {
                     *own.events_ended.get_or_default(Cow::Borrowed(reason.as_str())) += 1
                 });
             }
             LedgerEntry::Created { subscriber, events, .. } => {
                 self.created += 1;
-                self.of(subscriber, |own| {
+                self.count_for(subscriber, |own| {
                     own.created += 1;
                     own.rows += events.len() as u64;
                 });
@@ -449,7 +450,7 @@ impl Tally {
         for (notification, is_redelivered) in notifications {
             let raw_bytes = if is_redelivered { 0 } else { notification.raw_bytes };
             self.raw_bytes += raw_bytes;
-            self.of(&notification.subscriber, |own| {
+            self.count_for(&notification.subscriber, |own| {
                 own.injected_tokens += u64::from(notification.tokens.0);
                 own.raw_bytes += raw_bytes;
             });
@@ -457,7 +458,7 @@ impl Tally {
     }
 
     /// Changes the counts of one subscriber; clones its id only for the first count.
-    fn of(&mut self, id: &SubscriberId, count: impl FnOnce(&mut SubscriberTally)) {
+    fn count_for(&mut self, id: &SubscriberId, count: impl FnOnce(&mut SubscriberTally)) {
         match self.subscribers.get_mut(id) {
             Some(own) => count(own),
             None => count(self.subscribers.get_or_default(id.clone())),

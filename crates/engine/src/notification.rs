@@ -469,7 +469,7 @@ pub const WORDS_MAX: usize = 3;
 
 /// A notice for the user, from a template.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Word {
+pub struct TemplateNotice {
     /// The text, as the template returned it; not blank.
     pub message: String,
     /// The level.

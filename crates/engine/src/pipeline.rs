@@ -124,7 +124,7 @@ impl Pipeline {
     pub fn handle(&mut self, seq: Seq, event: &Arc<Event>, templates: &Templates, now: Timestamp) {
         self.handle_timeout(templates, now);
         let scope = event.scope();
-        let weight = Weight::of(&self.rule, event);
+        let weight = Weight::new(&self.rule, event);
         if let Err(reason) = self.filter(event, now) {
             return self.end(seq, reason);
         }
@@ -300,7 +300,7 @@ impl Pipeline {
         let rule = Arc::clone(&self.rule);
         let (deferred, now) = (self.deferred.take(&batch.scope), batch.closed_at);
         let layout = &rule.output.layout;
-        let origins = Origins::of(&batch.rows, &rule.wake);
+        let origins = Origins::new(&batch.rows, &rule.wake);
         let input = RenderInput { origins: origins.by_row(), ..render_input(&rule, &batch, deferred) };
         let rendered = layout.render(templates, &input);
         let sentences = self.say(&rule, &input, now);
@@ -320,7 +320,7 @@ impl Pipeline {
         let activation = rule.wake.activation(requested, priority, &batch.rows);
         let is_asked = rule.wake.is_asked(&batch.rows);
         let (severity, raw_bytes) = (batch.severity(), raw_bytes(&batch.rows, deferred));
-        let Conditions { nature, unresolved } = Conditions::of(&rule, &mut self.key, &batch.rows);
+        let Conditions { nature, unresolved } = Conditions::new(&rule, &mut self.key, &batch.rows);
         let events: Vec<Seq> = batch.rows.iter().map(|row| row.seq).collect();
         let first_id = batch.rows.first().map(|row| &*row.event.id).unwrap_or_default();
         let notification = Arc::new(Notification {

@@ -224,7 +224,7 @@ pub fn encode_event_with_new_id(event: &EventRef<'_>, body: &mut Vec<u8>) {
 
 /// Appends the body of an [`EXCHANGE`].
 pub fn encode_exchange(request: RequestId, exchange: &Exchange, body: &mut Vec<u8>) {
-    write(Asked::of(request.0, exchange), body);
+    write(Asked::new(request.0, exchange), body);
 }
 
 /// Appends the body of an [`ACK`], with the evidence of arrival.

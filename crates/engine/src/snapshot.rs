@@ -51,7 +51,7 @@ pub fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Damaged> {
     let (length, rest) = bytes.split_first_chunk::<LENGTH_BYTES>().ok_or_else(cut)?;
     let length = usize::try_from(u64::from_le_bytes(*length)).map_err(|_| cut())?;
     let (value, tables) = rest.split_at_checked(length).ok_or_else(cut)?;
-    shared::while_reading(ReadTables::of(tables)?, || from_named(value))
+    shared::while_reading(ReadTables::read(tables)?, || from_named(value))
 }
 
 /// Appends a value with the names of its fields.

@@ -171,7 +171,7 @@ impl Lineage {
     /// own chain is not known. It is stored for events that this one causes.
     pub fn extend(&mut self, seq: Seq, event: &EventRef<'_>) -> u32 {
         let Some(cause) = event.cause else { return 0 };
-        let length = self.of(cause) + 1;
+        let length = self.chain_length(cause) + 1;
         self.of_events.push_back((seq, length));
         if self.of_events.len() > REMEMBERED_MAX {
             self.of_events.pop_front();
@@ -181,7 +181,7 @@ impl Lineage {
     }
 
     /// The length of the chain that ends at `id`; zero without a known cause.
-    fn of(&self, id: &str) -> u32 {
+    fn chain_length(&self, id: &str) -> u32 {
         self.lengths.get(id).copied().unwrap_or(0)
     }
 
@@ -253,7 +253,7 @@ mod tests {
             let event = Event { cause: Some("unknown".into()), ..own(format!("e{index}")) };
             assert_eq!(lineage.extend(Seq(seq), &event.as_ref()), 1);
         }
-        assert_eq!((lineage.of("e0"), lineage.of("e1")), (0, 1));
+        assert_eq!((lineage.chain_length("e0"), lineage.chain_length("e1")), (0, 1));
         assert_eq!(lineage.of_events.len(), REMEMBERED_MAX);
     }
 }

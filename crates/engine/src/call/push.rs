@@ -46,8 +46,8 @@ pub fn pushes(command: &str, folder: &str) -> Vec<Push> {
                     folder = absolute(to, &folder);
                 }
             }
-            "git" => found.extend(of_git(&words, &folder)),
-            "gh" => found.extend(of_gh(&words, &folder)),
+            "git" => found.extend(read_git(&words, &folder)),
+            "gh" => found.extend(read_gh(&words, &folder)),
             _ => {}
         }
     }
@@ -66,7 +66,7 @@ pub fn pushes(command: &str, folder: &str) -> Vec<Push> {
     pushes
 }
 
-fn of_git(words: &[&str], folder: &str) -> Vec<Push> {
+fn read_git(words: &[&str], folder: &str) -> Vec<Push> {
     let (mut words, mut folder) = (words.iter().copied(), folder.to_owned());
     let command = loop {
         match words.next() {
@@ -102,10 +102,10 @@ fn of_git(words: &[&str], folder: &str) -> Vec<Push> {
     // `tag NAME` is one refspec in two words.
     let tags: Vec<bool> = std::iter::once(false).chain(refspecs.iter().map(|word| *word == "tag")).collect();
     let branches = refspecs.iter().zip(tags).filter(|(word, is_tag)| **word != "tag" && !is_tag);
-    branches.filter_map(|(refspec, _)| of_refspec(refspec, &folder)).collect()
+    branches.filter_map(|(refspec, _)| read_refspec(refspec, &folder)).collect()
 }
 
-fn of_refspec(refspec: &str, folder: &str) -> Option<Push> {
+fn read_refspec(refspec: &str, folder: &str) -> Option<Push> {
     let refspec = refspec.strip_prefix('+').unwrap_or(refspec);
     let (from, to) = refspec.split_once(':').map_or((refspec, None), |(from, to)| (from, Some(to)));
     if from.is_empty() || from.contains('*') {
@@ -125,7 +125,7 @@ fn branch(name: &str) -> Option<&str> {
     Some(name).filter(|name| !name.is_empty() && !name.starts_with('-') && !name.starts_with("refs/"))
 }
 
-fn of_gh(words: &[&str], folder: &str) -> Option<Push> {
+fn read_gh(words: &[&str], folder: &str) -> Option<Push> {
     let [first, second, rest @ ..] = words else { return None };
     if *first != "pr" || !["create", "new"].contains(second) || rest.contains(&"--dry-run") {
         return None;

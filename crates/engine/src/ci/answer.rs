@@ -212,7 +212,7 @@ pub(super) fn line(text: &str, chars_max: usize) -> String {
     cut_text(words.into(), chars_max).into_owned()
 }
 
-fn said(text: Option<&str>) -> Option<String> {
+fn short_text(text: Option<&str>) -> Option<String> {
     text.map(|text| line(text, TEXT_CHARS_MAX)).filter(|text| !text.is_empty())
 }
 
@@ -234,7 +234,7 @@ impl Outcome {
     pub fn read(output: &Output, commit: &str, branch: Option<&str>, now: Timestamp) -> Self {
         let stdout = String::from_utf8_lossy(&output.stdout);
         let stderr = String::from_utf8_lossy(&output.stderr);
-        let failed = |text: &str| said(Some(text)).unwrap_or_else(|| "it printed nothing".to_owned());
+        let failed = |text: &str| short_text(Some(text)).unwrap_or_else(|| "it printed nothing".to_owned());
         let Some(answer) = Http::split(&stdout) else {
             let message = failed(stderr.lines().next().unwrap_or_default());
             return match output.code {
@@ -248,7 +248,7 @@ impl Outcome {
             403 | 429 => answer.refusal(now),
             404 => Self::Unknown,
             200..300 => match serde_json::from_str::<Reply>(answer.body) {
-                Ok(reply) => of_reply(reply, commit, branch, now),
+                Ok(reply) => read_reply(reply, commit, branch, now),
                 Err(error) => {
                     Self::Failed { message: failed(&format!("the answer cannot be parsed: {error}")) }
                 }
@@ -295,7 +295,7 @@ impl<'a> Http<'a> {
     }
 }
 
-fn of_reply(reply: Reply, commit: &str, branch: Option<&str>, now: Timestamp) -> Outcome {
+fn read_reply(reply: Reply, commit: &str, branch: Option<&str>, now: Timestamp) -> Outcome {
     let has_error = |kinds: &[&str]| {
         reply.errors.iter().any(|error| error.kind.as_deref().is_some_and(|kind| kinds.contains(&kind)))
     };
@@ -310,7 +310,7 @@ fn of_reply(reply: Reply, commit: &str, branch: Option<&str>, now: Timestamp) ->
         if has_error(&["NOT_FOUND"]) {
             return Outcome::Unknown;
         }
-        let message = said(reply.errors.first().and_then(|error| error.message.as_deref()));
+        let message = short_text(reply.errors.first().and_then(|error| error.message.as_deref()));
         let message = message.unwrap_or_else(|| "the answer names no repository".to_owned());
         let is_refused = has_error(&["FORBIDDEN", "INSUFFICIENT_SCOPES"]);
         return if is_refused { Outcome::Unauthorised { message } } else { Outcome::Failed { message } };
@@ -359,7 +359,7 @@ enum End {
 }
 
 /// The end of a check run or a commit status; `None` while it is in progress.
-fn end_of(context: &Context) -> Option<End> {
+fn read_end(context: &Context) -> Option<End> {
     let is_of_run = context.state.is_none();
     if is_of_run && context.status.as_deref() != Some("COMPLETED") {
         return None;
@@ -374,7 +374,7 @@ fn end_of(context: &Context) -> Option<End> {
 
 impl Checks {
     fn add(&mut self, context: &Context) {
-        match end_of(context) {
+        match read_end(context) {
             None => self.pending += 1,
             Some(End::Passed) => self.passed += 1,
             Some(End::Skipped) => self.skipped += 1,
@@ -410,12 +410,12 @@ impl Checks {
 fn failure(context: &Context) -> Failure {
     let conclusion = context.conclusion.as_deref().filter(|conclusion| *conclusion != "FAILURE");
     let conclusion = conclusion.map(|conclusion| conclusion.to_ascii_lowercase().replace('_', " "));
-    let title = said(context.title.as_deref().or(context.description.as_deref()));
+    let title = short_text(context.title.as_deref().or(context.description.as_deref()));
     Failure {
         check: name(context.name.as_deref().or(context.context.as_deref()).unwrap_or("a check")),
         summary: title.or(conclusion),
         url: url(context.details_url.as_deref().or(context.target_url.as_deref())),
-        at: said(context.completed_at.as_deref().or(context.created_at.as_deref())),
+        at: short_text(context.completed_at.as_deref().or(context.created_at.as_deref())),
     }
 }
 
@@ -432,7 +432,7 @@ fn remark(written: Written) -> Option<Remark> {
         at: name(&written.submitted_at.or(written.created_at)?),
         author: name(&written.author.map_or_else(|| "ghost".to_owned(), |author| author.login)),
         state,
-        body: said(written.body_text.as_deref()).or(inline),
+        body: short_text(written.body_text.as_deref()).or(inline),
         url: url(written.url.as_deref()),
     })
 }

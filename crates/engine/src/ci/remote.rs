@@ -82,7 +82,7 @@ impl Remote {
             })
             .collect();
         remotes.sort_by_key(|(rank, _)| *rank);
-        remotes.into_iter().find_map(|(_, url)| Self::of_url(&in_full(url, abbreviations), hosts))
+        remotes.into_iter().find_map(|(_, url)| Self::read_url(&in_full(url, abbreviations), hosts))
     }
 
     /// Its name for `gh`.
@@ -91,7 +91,7 @@ impl Remote {
     }
 
     /// Source: git-clone(1), "GIT URLS".
-    fn of_url(url: &str, hosts: &Hosts) -> Option<Self> {
+    fn read_url(url: &str, hosts: &Hosts) -> Option<Self> {
         let (host, path, is_ssh) = match url.split_once("://") {
             Some((scheme, rest)) => {
                 let is_ssh = match scheme {

@@ -148,7 +148,7 @@ impl Fanout {
     }
 
     /// The pending broadcasts of a session that has taken those before `taken`, with their numbers.
-    pub(super) fn after(&self, taken: u64) -> impl Iterator<Item = (u64, &Arc<Notification>)> {
+    pub(super) fn pending_after(&self, taken: u64) -> impl Iterator<Item = (u64, &Arc<Notification>)> {
         let skipped = taken.saturating_sub(self.first);
         (self.first..).zip(&self.log).skip(usize::try_from(skipped).unwrap_or(usize::MAX))
     }

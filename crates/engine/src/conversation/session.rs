@@ -353,13 +353,13 @@ pub(super) type Weight = Option<(Priority, usize)>;
 pub(super) struct Pressure {
     pub(super) total: usize,
     /// The eviction order.
-    order: Option<BTreeSet<Place>>,
+    order: Option<BTreeSet<EvictionRank>>,
 }
 
 /// Orders queues: a lesser one evicts first.
-type Place = (Priority, Reverse<usize>, SessionKey);
+type EvictionRank = (Priority, Reverse<usize>, SessionKey);
 
-fn place(key: SessionKey, (least, count): (Priority, usize)) -> Place {
+fn eviction_rank(key: SessionKey, (least, count): (Priority, usize)) -> EvictionRank {
     (least, Reverse(count), key)
 }
 
@@ -373,9 +373,9 @@ impl Pressure {
         self.total = self.total - count(before) + count(now);
         if let Some(order) = &mut self.order {
             if let Some(before) = before {
-                order.remove(&place(key, before));
+                order.remove(&eviction_rank(key, before));
             }
-            order.extend(now.map(|now| place(key, now)));
+            order.extend(now.map(|now| eviction_rank(key, now)));
         }
     }
 
@@ -392,8 +392,9 @@ impl Pressure {
             }
             return None;
         }
-        let order =
-            self.order.get_or_insert_with(|| weights().map(|(key, weight)| place(key, weight)).collect());
+        let order = self
+            .order
+            .get_or_insert_with(|| weights().map(|(key, weight)| eviction_rank(key, weight)).collect());
         order.first().map(|(_, _, key)| *key)
     }
 

@@ -172,7 +172,7 @@ impl Sessions {
         let is_it = |pending: &Arc<Notification>| {
             pending.id == *notification && session.is_concerned_by_broadcast(pending)
         };
-        session.is_open() && self.fanout.after(session.taken).any(|(_, pending)| is_it(pending))
+        session.is_open() && self.fanout.pending_after(session.taken).any(|(_, pending)| is_it(pending))
     }
 
     pub(super) fn emit(&mut self, output: SessionOutput) {
@@ -220,7 +220,7 @@ impl Sessions {
             return 0;
         }
         let (mut checked, mut is_new) = (0, false);
-        for (number, notification) in self.fanout.after(session.taken) {
+        for (number, notification) in self.fanout.pending_after(session.taken) {
             checked += 1;
             if session.is_concerned_by_broadcast(notification)
                 && session.injector.push(Arc::clone(notification))

@@ -233,7 +233,7 @@ impl Table {
             Scope::Session(id) => {
                 Box::new(self.addressed(id).filter(|key| self.get(*key).is_open()).into_iter())
             }
-            Scope::Workspace(folder) => Box::new(self.folders.around(folder)),
+            Scope::Workspace(folder) => Box::new(self.folders.sessions_around(folder)),
             Scope::All => Box::new(self.roots.iter().copied()),
         }
     }
@@ -458,7 +458,7 @@ impl Folders {
     }
 
     /// The sessions in, under or above `folder`, folder by folder.
-    pub(super) fn around<'a>(&'a self, folder: &'a str) -> impl Iterator<Item = SessionKey> + 'a {
+    pub(super) fn sessions_around<'a>(&'a self, folder: &'a str) -> impl Iterator<Item = SessionKey> + 'a {
         let folder = without_end(folder);
         let above = folder.match_indices('/').filter_map(|(end, _)| self.by_folder.get(folder.get(..end)?));
         let within = format!("{folder}/");
@@ -496,7 +496,7 @@ mod tests {
             let scope = Scope::Workspace(folder.as_str().into());
             let concerned = of.iter().filter(|(_, own)| scope.concerns(&any, own.as_deref()));
             let concerned: Vec<SessionKey> = concerned.map(|(key, _)| *key).collect();
-            let mut around: Vec<SessionKey> = folders.around(&folder).collect();
+            let mut around: Vec<SessionKey> = folders.sessions_around(&folder).collect();
             around.sort_unstable();
             prop_assert_eq!(around, concerned);
             let all: SortedSet<&str> = of.values().flatten().map(|folder| without_end(folder)).collect();

@@ -252,11 +252,11 @@ struct Comparable(String);
 
 /// Reads a field that may have any value: `null` is one, so only an absent field is `None`.
 fn present<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Comparable>, D::Error> {
-    Value::deserialize(from).map(|value| Some(Comparable::of(value)))
+    Value::deserialize(from).map(|value| Some(Comparable::new(value)))
 }
 
 impl Comparable {
-    fn of(value: Value) -> Self {
+    fn new(value: Value) -> Self {
         Self(match value {
             Value::String(text) => text,
             Value::Null | Value::Bool(_) | Value::Number(_) => value.to_string(),

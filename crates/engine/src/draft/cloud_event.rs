@@ -109,7 +109,7 @@ pub(super) fn structured<'a>(body: &'a [u8], defaults: &Defaults<'_>) -> Result<
             let bytes = BASE64_STANDARD
                 .decode(&**encoded)
                 .map_err(|_| FieldError::new("data_base64", "is not base64 (RFC 4648, with padding)"))?;
-            let media = Media::of(attributes.content_type.as_deref());
+            let media = Media::read(attributes.content_type.as_deref());
             payload_of_bytes(&bytes, media)?.into_owned().into()
         }
         (None, None) => Cow::Borrowed("{}"),
@@ -143,7 +143,7 @@ impl<'a> Headers<'a> {
         let mut kept = Self { media: Media::Unstated, given: BTreeMap::new() };
         for (name, value) in headers {
             if name == "content-type" {
-                kept.media = Media::of(std::str::from_utf8(value).ok());
+                kept.media = Media::read(std::str::from_utf8(value).ok());
             } else if let Some(name) = name.strip_prefix("ce-") {
                 kept.given.insert(name, value);
             }
@@ -256,7 +256,7 @@ enum Media {
 }
 
 impl Media {
-    fn of(content_type: Option<&str>) -> Self {
+    fn read(content_type: Option<&str>) -> Self {
         let Some(content_type) = content_type else { return Self::Unstated };
         let name = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
         match name.as_str() {

@@ -19,7 +19,7 @@ use crate::{
     fold::Dispatched,
     format,
     ledger::{LedgerEntry, Reason, Subject},
-    notification::{Audience, Level, Notification, Priority, Sink, SubscriberId, Word},
+    notification::{Audience, Level, Notification, Priority, Sink, SubscriberId, TemplateNotice},
     pipeline::{Failure, Pipeline, PipelineOutput, remainder, rule::Activity},
     probe::{
         NOTED,
@@ -256,8 +256,14 @@ impl Engine {
     }
 
     /// Sends a notice of a notification's template to the user's sinks.
-    pub(super) fn say(&mut self, notification: &Notification, number: usize, word: Word, now: Timestamp) {
-        let Word { message, level, category, link } = word;
+    pub(super) fn say(
+        &mut self,
+        notification: &Notification,
+        number: usize,
+        word: TemplateNotice,
+        now: Timestamp,
+    ) {
+        let TemplateNotice { message, level, category, link } = word;
         let message = clean_line(&message, MESSAGE_CHARS_MAX);
         if message.is_empty() {
             // The notice has no text that can be shown.

@@ -80,7 +80,7 @@ impl FieldPath {
                 Some(Field::Text(text)) => FieldValue::Text(text.into()),
                 Some(field @ Field::Json(json)) => match field.literal() {
                     Some(literal) => FieldValue::Json(literal.into()),
-                    None => FieldValue::of(&serde_json::from_str(json).unwrap_or(Value::Null)).into_owned(),
+                    None => FieldValue::new(&serde_json::from_str(json).unwrap_or(Value::Null)).into_owned(),
                 },
             };
         }
@@ -89,7 +89,7 @@ impl FieldPath {
             Some(items) => key.parse().ok().and_then(|index: usize| items.get(index)),
             None => value.get(key),
         });
-        found.map_or(FieldValue::Absent, FieldValue::of)
+        found.map_or(FieldValue::Absent, FieldValue::new)
     }
 }
 
@@ -108,7 +108,7 @@ pub enum FieldValue<'e> {
 }
 
 impl<'e> FieldValue<'e> {
-    fn of(value: &'e Value) -> Self {
+    fn new(value: &'e Value) -> Self {
         match value {
             Value::Null => Self::Null,
             Value::String(text) => Self::Text(text.as_str().into()),

@@ -33,16 +33,16 @@ pub(super) const FRAME_KEYS: [&str; 7] =
     [LIST, MORE, SUBSCRIBER, SEVERITY, UNTRUSTED_SOURCE, REDELIVERED, CUT];
 
 /// The frame's fields, in order.
-pub(super) type Fields<'a> = Vec<(&'static str, Said<'a>)>;
+pub(super) type Fields<'a> = Vec<(&'static str, FrameValue<'a>)>;
 
 /// The value of a frame field.
 #[derive(Clone, PartialEq)]
-pub(super) enum Said<'a> {
+pub(super) enum FrameValue<'a> {
     Word(&'a str),
     Value(Value),
 }
 
-impl Said<'_> {
+impl FrameValue<'_> {
     fn write(&self, out: &mut String) {
         match self {
             Self::Word(word) => toon::write_text(out, word),
@@ -98,7 +98,7 @@ impl<'a> Part<'a> {
 
     /// Places the content of `item` below `above`, nested under one key if it has a key of the
     /// frame, which are also those of its `counts`.
-    pub(super) fn of_item(item: &Item<'a>, above: Fields<'a>, counts: &[&str]) -> Self {
+    pub(super) fn from_item(item: &Item<'a>, above: Fields<'a>, counts: &[&str]) -> Self {
         let is_taken = |key: &str| FRAME_KEYS.contains(&key) || counts.contains(&key);
         let part = Self::from_content(item.content());
         let is_nested = match &part.content {
@@ -256,7 +256,7 @@ pub(super) fn push_line(document: &mut String, indent: &str, line: &str) {
 }
 
 /// Appends a field of the frame; its key needs no quotes.
-pub(super) fn push_field(document: &mut String, indent: &str, key: &'static str, said: &Said<'_>) {
+pub(super) fn push_field(document: &mut String, indent: &str, key: &'static str, said: &FrameValue<'_>) {
     push_line(document, indent, key);
     document.push_str(": ");
     said.write(document);

@@ -16,7 +16,7 @@ use super::{
     Item, Overflow,
     item::{NOT_RUN_KEY, count_if_more},
     part::{
-        COUNT, Entry, Fields, LIST, MORE, Part, SEVERITY, SHOWN, SUBSCRIBER, Said, UNNAMED, capacity,
+        COUNT, Entry, Fields, FrameValue, LIST, MORE, Part, SEVERITY, SHOWN, SUBSCRIBER, UNNAMED, capacity,
         entries, push_field, push_line, push_more, values,
     },
 };
@@ -36,10 +36,10 @@ pub(super) fn write(items: &[Item<'_>], overflow: &Overflow) -> String {
 /// Writes the document for a carrier without a wrapper, with the total if it exceeds the number
 /// shown.
 pub(super) fn write_alone(items: &[Item<'_>], overflow: &Overflow, replaces: Replaces) -> String {
-    let number = |number: u64| Said::Value(Value::from(number));
+    let number = |number: u64| FrameValue::Value(Value::from(number));
     let mut head = Fields::new();
     if replaces == Replaces::Call {
-        head.push((NOT_RUN_KEY, Said::Word(NOT_RUN)));
+        head.push((NOT_RUN_KEY, FrameValue::Word(NOT_RUN)));
     }
     if let Some(count) = count_if_more(items, overflow) {
         head.extend([(COUNT, number(count)), (SHOWN, number(items.len() as u64))]);
@@ -68,12 +68,12 @@ fn compose(items: &[Item<'_>], total: usize, head: Fields<'_>, more: Option<&str
     let counts: &[&str] = if head.is_empty() { &[] } else { &[NOT_RUN_KEY, COUNT, SHOWN] };
     let document = match items {
         [item] if total == 1 => {
-            let severity = item.severity_alone().map(|severity| (SEVERITY, Said::Word(severity)));
+            let severity = item.severity_alone().map(|severity| (SEVERITY, FrameValue::Word(severity)));
             let above = head.into_iter().chain(severity).chain(marks(item)).collect();
-            single(&Part::of_item(item, above, counts), more)
+            single(&Part::from_item(item, above, counts), more)
         }
         _ => {
-            let with_head = |item| (item_fields(item), Part::of_item(item, Fields::new(), counts));
+            let with_head = |item| (item_fields(item), Part::from_item(item, Fields::new(), counts));
             list(items.iter().map(with_head), head, more)
         }
     };
@@ -86,13 +86,13 @@ fn compose(items: &[Item<'_>], total: usize, head: Fields<'_>, more: Option<&str
 /// The fields above the content of a list item.
 fn item_fields<'a>(item: &Item<'a>) -> Fields<'a> {
     let notification = item.notification;
-    let subscriber = (SUBSCRIBER, Said::Word(notification.subscriber.as_str()));
-    let severity = item.severity().map(|severity| (SEVERITY, Said::Word(severity)));
+    let subscriber = (SUBSCRIBER, FrameValue::Word(notification.subscriber.as_str()));
+    let severity = item.severity().map(|severity| (SEVERITY, FrameValue::Word(severity)));
     [subscriber].into_iter().chain(severity).chain(marks(item)).collect()
 }
 
-fn marks<'a>(item: &Item<'a>) -> impl Iterator<Item = (&'static str, Said<'a>)> {
-    item.marks().map(|(key, value)| (key, Said::Value(value)))
+fn marks<'a>(item: &Item<'a>) -> impl Iterator<Item = (&'static str, FrameValue<'a>)> {
+    item.marks().map(|(key, value)| (key, FrameValue::Value(value)))
 }
 
 /// Writes the part, and the overflow.

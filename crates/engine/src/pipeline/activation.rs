@@ -108,15 +108,16 @@ impl WakeSettings {
         if own == Activation::Passive && !is_set_for_some {
             return own;
         }
-        let allowed = rows.iter().map(|row| self.of_event(&row.event, own)).max();
+        let allowed = rows.iter().map(|row| self.activation_of_event(&row.event, own)).max();
         allowed.unwrap_or(own).min(self.level)
     }
 
-    fn of_event(&self, event: &Event, own: Activation) -> Activation {
+    fn activation_of_event(&self, event: &Event, own: Activation) -> Activation {
         let by_type = self.types.iter().filter(|(pattern, _)| pattern.matches(&event.event_type));
         let by_type =
             by_type.max_by_key(|(pattern, _)| exactness(pattern)).map(|(_, activation)| *activation);
-        let set = by_type.or_else(|| self.of_source(&event.source).map(|(_, activation)| activation));
+        let set =
+            by_type.or_else(|| self.activation_of_source(&event.source).map(|(_, activation)| activation));
         // Untrusted text waits for its point, and never for the user.
         let is_limited = !self.trust_in(event).is_trusted() && !is_message_of_agent(event);
         let limit = if is_limited { Activation::Passive } else { Activation::Active };
@@ -130,7 +131,7 @@ impl WakeSettings {
         })
     }
 
-    fn of_source(&self, source: &str) -> Option<(usize, Activation)> {
+    fn activation_of_source(&self, source: &str) -> Option<(usize, Activation)> {
         let named = self.sources.iter().filter_map(|(name, level)| Some((nearness(name, source)?, *level)));
         named.max_by_key(|(nearness, _)| *nearness)
     }

@@ -48,12 +48,12 @@ pub(crate) enum Named {
 #[serde(transparent)]
 pub(crate) struct Newest {
     /// The most recently reported one last.
-    states: VecDeque<Known>,
+    states: VecDeque<KnownVersions>,
 }
 
 /// The newest known versions of one state.
 #[derive(Debug, Serialize, Deserialize)]
-struct Known {
+struct KnownVersions {
     named: Named,
     key: StateKey,
     /// Those that no other one is known to replace, oldest first.
@@ -69,7 +69,7 @@ impl Newest {
         let at = self.states.iter().rposition(|known| known.named == named && known.key == key);
         let mut known = match at.and_then(|at| self.states.remove(at)) {
             Some(known) => known,
-            None => Known { named, key, versions: Vec::new() },
+            None => KnownVersions { named, key, versions: Vec::new() },
         };
         let is_stale = known.versions.iter().any(|other| version.relation_to(other) == Relation::Older);
         if !is_stale {
@@ -86,7 +86,7 @@ impl Newest {
     }
 }
 
-impl Known {
+impl KnownVersions {
     fn take(&mut self, version: &Version) {
         // One that was replaced only because it was reported earlier still shows what is older.
         self.versions.retain(|other| version != other && version.relation_to(other) != Relation::Newer);
@@ -181,7 +181,7 @@ pub(crate) struct Conditions {
 
 impl Conditions {
     /// Computes them from the rows of a batch.
-    pub(crate) fn of(rule: &Subscriber, key: &mut KeyWriter, rows: &[Row]) -> Self {
+    pub(crate) fn new(rule: &Subscriber, key: &mut KeyWriter, rows: &[Row]) -> Self {
         let given: Vec<Option<State>> =
             rows.iter().map(|row| condition_of(rule, key, row.seq, &row.event)).collect();
         let is_condition = !given.is_empty() && given.iter().all(Option::is_some);

@@ -36,7 +36,7 @@ pub(crate) struct Origins {
 
 impl Origins {
     /// The origins of these rows.
-    pub(crate) fn of(rows: &[Row], wake: &WakeSettings) -> Self {
+    pub(crate) fn new(rows: &[Row], wake: &WakeSettings) -> Self {
         let untrusted =
             |row: &Row| (!wake.trust_in(&row.event).is_trusted()).then(|| shown_origin(&row.event).into());
         Self { by_row: rows.iter().map(untrusted).collect() }
@@ -125,7 +125,7 @@ mod tests {
     /// `cli` is trusted.
     fn origins(sources: &[&str]) -> Origins {
         let rows: Vec<Row> = sources.iter().map(|source| row(source, Provenance::Local)).collect();
-        Origins::of(&rows, &WakeSettings::default())
+        Origins::new(&rows, &WakeSettings::default())
     }
 
     #[test]
@@ -178,7 +178,7 @@ mod tests {
                 ..(*quoted.event).clone()
             };
             let rows = [Row { event: Arc::new(event), ..quoted }];
-            let origins = Origins::of(&rows, &WakeSettings::default());
+            let origins = Origins::new(&rows, &WakeSettings::default());
             assert_eq!(origins.in_line().as_deref(), Some(shown));
         }
     }

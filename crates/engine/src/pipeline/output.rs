@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     event::Seq,
     ledger::Reason,
-    notification::{Notification, SubscriberId, Word},
+    notification::{Notification, SubscriberId, TemplateNotice},
     sorted::SortedMap,
 };
 
@@ -29,7 +29,7 @@ pub enum PipelineOutput {
         /// The number of the notice, from 1.
         number: usize,
         /// The notice.
-        word: Word,
+        word: TemplateNotice,
     },
     /// The event is a row of an open batch. An event whose batch closes at once is only in the
     /// notification.

@@ -47,7 +47,7 @@ use self::{
     template::{Template, View},
 };
 use crate::{
-    notification::{SubscriberId, Tokens, UNTRUSTED_SOURCE, Word},
+    notification::{SubscriberId, TemplateNotice, Tokens, UNTRUSTED_SOURCE},
     pipeline::{row::Row, sandbox::account::Account},
     sorted::SortedMap,
     words::counted,
@@ -87,7 +87,7 @@ pub struct Rendered {
     /// Set if the template failed and the generic table replaced it.
     pub failure: Option<RenderFailure>,
     /// The template's notices for the user (`notify`), in order; empty if it failed.
-    pub words: Vec<Word>,
+    pub words: Vec<TemplateNotice>,
     /// Columns named by the template that no row has: optional fields, or misspelt names.
     pub absent: Vec<String>,
     /// Whether each row names its own untrusted source.

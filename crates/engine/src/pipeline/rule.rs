@@ -111,7 +111,7 @@ pub(crate) enum Weight {
 }
 
 impl Weight {
-    pub(crate) fn of(rule: &Subscriber, event: &Event) -> Self {
+    pub(crate) fn new(rule: &Subscriber, event: &Event) -> Self {
         if !rule.wake.trust_in(event).is_trusted() {
             return Self::Untrusted;
         }

@@ -18,7 +18,7 @@ use std::{path::Path, sync::Arc};
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
-use self::known::{Author, Awaited, Change, Guard, Observed, RACY_MS, Said, State, changed_lines};
+use self::known::{Author, Awaited, Change, ClientReport, Guard, Observed, RACY_MS, State, changed_lines};
 pub use self::known::{File, Known, Noted};
 use super::{
     Facts, Finding, Fingerprint, Moment,
@@ -141,7 +141,7 @@ impl<'a> Look<'a> {
                 is_own,
                 is_announced: false,
                 is_held: false,
-                said: Said::Open,
+                said: ClientReport::Open,
                 noted: 0,
             };
             self.note(&touch.path, file);
@@ -234,20 +234,20 @@ impl<'a> Look<'a> {
 
     /// The announcement state of a change that the client may announce itself; `None` if aside has
     /// to report it.
-    fn by_client(&mut self, path: &Arc<str>, file: &File, observed: Observed) -> Option<Said> {
+    fn by_client(&mut self, path: &Arc<str>, file: &File, observed: Observed) -> Option<ClientReport> {
         let Transcript { path: transcript, reader } = self.moment.transcript?;
         let transcript = Path::new(transcript);
         match &file.said {
             _ if !reader.announces.contains(&file.by) => None,
-            Said::Done => None,
-            Said::Open => match self.facts.entry(transcript) {
+            ClientReport::Done => None,
+            ClientReport::Open => match self.facts.entry(transcript) {
                 Entry::File(print) => {
                     let (state, since) = (self.state(observed), self.moment.now);
-                    Some(Said::Awaited(Awaited { state, from: print.size, since, is_late: false }))
+                    Some(ClientReport::Awaited(Awaited { state, from: print.size, since, is_late: false }))
                 }
                 Entry::Absent | Entry::Folder | Entry::Other | Entry::Unknown => None,
             },
-            Said::Awaited(awaited) => {
+            ClientReport::Awaited(awaited) => {
                 let from = awaited.from;
                 if self.said.as_ref().is_none_or(|(asked, _)| *asked != from) {
                     let text = self.facts.read(transcript, from, TRANSCRIPT_BYTES_MAX).unwrap_or_default();
@@ -256,10 +256,10 @@ impl<'a> Look<'a> {
                 let has_said =
                     self.said.as_ref().is_some_and(|(_, said)| said.iter().any(|said| **said == **path));
                 if has_said {
-                    return Some(Said::Done);
+                    return Some(ClientReport::Done);
                 }
                 (!self.is_over(path, file, awaited, observed))
-                    .then(|| Said::Awaited(Awaited { is_late: true, ..awaited.clone() }))
+                    .then(|| ClientReport::Awaited(Awaited { is_late: true, ..awaited.clone() }))
             }
         }
     }
@@ -278,10 +278,10 @@ impl<'a> Look<'a> {
     /// Leaves the announcement of a change to the client. The agent's known state stays until the
     /// client has announced the change, and is then the announced state. aside reports later
     /// changes.
-    fn leave_to_client(&mut self, path: &Arc<str>, file: &File, observed: Observed, said: Said) {
+    fn leave_to_client(&mut self, path: &Arc<str>, file: &File, observed: Observed, said: ClientReport) {
         let file = match (&file.said, said) {
-            (Said::Awaited(awaited), Said::Done) => {
-                File { state: awaited.state.clone(), said: Said::Done, ..file.clone() }
+            (ClientReport::Awaited(awaited), ClientReport::Done) => {
+                File { state: awaited.state.clone(), said: ClientReport::Done, ..file.clone() }
             }
             (known, said) if *known == said => return,
             (_, said) => return self.note(path, File { said, ..file.clone() }),
@@ -349,7 +349,8 @@ impl<'a> Look<'a> {
         let finding = Finding { event_type, severity: Severity::Info, name, payload: Value::Object(payload) };
         self.looked.findings.push(finding);
         self.note_change(path, file, change, observed, |file| {
-            (file.is_own, file.is_announced, file.is_held, file.said) = (false, true, false, Said::Done);
+            (file.is_own, file.is_announced, file.is_held, file.said) =
+                (false, true, false, ClientReport::Done);
         });
     }
 

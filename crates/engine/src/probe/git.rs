@@ -24,7 +24,7 @@ pub(super) use self::author::may_move;
 pub use self::finding::Known;
 use self::{
     author::{Author, Evidence},
-    finding::{Changed, Moved, Place},
+    finding::{Changed, Moved, Position},
     reflog::Action,
     repository::{Repository, Seen},
 };
@@ -242,8 +242,8 @@ impl Look<'_, '_> {
             }
         }
         let moved = Moved {
-            from: Place { head: head_at(first), at: first_move.old.clone() },
-            to: Place { head, at: last_move.new.clone() },
+            from: Position { head: head_at(first), at: first_move.old.clone() },
+            to: Position { head, at: last_move.new.clone() },
             actions,
             at: self.time_of(last_move),
             zone: last_move.zone,

@@ -77,7 +77,7 @@ struct Logs<'m> {
 }
 
 impl<'m> Logs<'m> {
-    fn of(moment: &Moment<'m>) -> Option<Self> {
+    fn find(moment: &Moment<'m>) -> Option<Self> {
         let (transcript, caches) = (moment.transcript?, moment.caches?);
         let connections = transcript.reader.connections?;
         let folder = (connections.folder)(transcript.path, caches)?;
@@ -85,7 +85,7 @@ impl<'m> Logs<'m> {
     }
 
     /// The entries for a server in the newest log that mentions this session.
-    fn of_server(&self, name: &str, facts: &dyn Facts) -> Vec<Connection> {
+    fn connections_of(&self, name: &str, facts: &dyn Facts) -> Vec<Connection> {
         let folder = format!("{}/{name}", self.folder);
         for log in facts.names(Path::new(&folder), LOGS_MAX).into_iter().rev() {
             let path = format!("{folder}/{log}");
@@ -124,7 +124,7 @@ impl Known {
     /// Findings for servers that are connected again.
     fn returned(&mut self, logs: &Logs<'_>, facts: &dyn Facts) -> Vec<Finding> {
         let is_back = |(server, since): &(String, Timestamp)| {
-            let last = logs.of_server(&(logs.connections.name)(server), facts).pop()?;
+            let last = logs.connections_of(&(logs.connections.name)(server), facts).pop()?;
             (last.is_up && last.at > *since).then(|| (server.clone(), *since, last.at))
         };
         let back: Vec<(String, Timestamp, Timestamp)> = self.gone.iter().filter_map(is_back).collect();
@@ -176,7 +176,7 @@ impl Known {
         }
         let last_failure = |name: String| {
             let server = (logs.connections.server)(&name)?;
-            let found = logs.of_server(&name, facts);
+            let found = logs.connections_of(&name, facts);
             let last = found.last().filter(|_| !found.iter().any(|found| found.is_up))?;
             Some((server, last.at))
         };
@@ -217,7 +217,7 @@ impl Probe for Known {
         if self.gone.is_empty() && !self.is_starting() {
             return Vec::new();
         }
-        let Some(logs) = Logs::of(moment) else { return Vec::new() };
+        let Some(logs) = Logs::find(moment) else { return Vec::new() };
         [self.returned(&logs, facts), self.failed(moment, &logs, facts)].concat()
     }
 

@@ -191,7 +191,7 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
 }
 
 impl<'a> Asked<'a> {
-    pub(super) fn of(request: u64, exchange: &'a Exchange) -> Self {
+    pub(super) fn new(request: u64, exchange: &'a Exchange) -> Self {
         let context = match exchange.context {
             ContextChange::Unstated => None,
             ContextChange::Unchanged => Some(Context::Unchanged),

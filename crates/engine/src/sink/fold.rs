@@ -108,7 +108,7 @@ impl Deliveries {
         to: &mut Effects,
     ) {
         let speaker = speaker(&notice, &subject);
-        notice.progress = notice.progress.map(|progress| progress.of(&speaker));
+        notice.progress = notice.progress.map(|progress| progress.said_by(&speaker));
         let passed =
             if sinks.is_empty() { Err(Suppressed::NoSink) } else { self.limits.pass(&speaker, &notice, now) };
         let Passed { held, at } = match passed {
@@ -303,7 +303,7 @@ impl Fold for Deliveries {
         }
         match event.event_type {
             NOTICE | question::ASKED => {
-                let Some(notice) = Notice::of(event, now) else { return false };
+                let Some(notice) = Notice::read(event, now) else { return false };
                 self.take(notice, Subject::Event(seq), &settings.all.default, now, to);
             }
             SENT | FAILED | WAITS => {

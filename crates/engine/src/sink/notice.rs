@@ -140,8 +140,8 @@ impl Notice {
     }
 
     /// The notice in an event, with bounded texts, also if its payload was written by others.
-    pub(super) fn of(event: &EventRef<'_>, now: Timestamp) -> Option<Self> {
-        let said: Said = serde_json::from_str(event.payload).ok()?;
+    pub(super) fn read(event: &EventRef<'_>, now: Timestamp) -> Option<Self> {
+        let said: NoticePayload = serde_json::from_str(event.payload).ok()?;
         let message = clean_line(&said.message, MESSAGE_CHARS_MAX);
         (!message.is_empty()).then(|| Self {
             id: event.id.into(),
@@ -235,7 +235,7 @@ impl Notice {
 
 /// The payload of a [`NOTICE`], as it is read.
 #[derive(Deserialize)]
-struct Said {
+struct NoticePayload {
     message: String,
     markdown: Option<bool>,
     link: Option<String>,
@@ -301,7 +301,7 @@ impl Progress {
     }
 
     /// The same with the `line` of this speaker.
-    pub(super) fn of(self, speaker: &str) -> Self {
+    pub(super) fn said_by(self, speaker: &str) -> Self {
         let mut hash = Sha256::new();
         hash.update(speaker);
         hash.update([0]);

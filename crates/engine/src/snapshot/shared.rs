@@ -149,7 +149,7 @@ struct Slot {
 
 impl ReadTables {
     /// Finds the values; decodes none of them.
-    pub(super) fn of(bytes: &[u8]) -> Result<Self, Damaged> {
+    pub(super) fn read(bytes: &[u8]) -> Result<Self, Damaged> {
         let damaged = || Damaged::new("its tables cannot be read");
         let mut from = Decoder::new(bytes);
         let mut tables = SortedMap::new();

@@ -56,14 +56,14 @@ enum Meant<'r> {
 }
 
 impl<'r> Meant<'r> {
-    fn of(reference: Option<&'r str>) -> Self {
+    fn new(reference: Option<&'r str>) -> Self {
         reference.filter(|reference| *reference != "HEAD").map_or(Self::LastPush, Self::Ref)
     }
 }
 
 impl ChecksEnded {
     /// Reads it from an event; `None` for other events.
-    fn of(event: &EventRef<'_>) -> Option<Self> {
+    fn read(event: &EventRef<'_>) -> Option<Self> {
         ends_checks(event).then(|| serde_json::from_str(event.payload).ok())?
     }
 
@@ -306,10 +306,10 @@ impl Fold for Watches {
             return false;
         }
         let turn_of = event.session.filter(|_| trust.is_trusted() && event.event_type == TURN_END);
-        let checks = ChecksEnded::of(event);
+        let checks = ChecksEnded::read(event);
         let step = |condition: &Condition, watch: &Watch| {
             if let Condition::Ci { reference, .. } = condition {
-                return checks.as_ref()?.step(event, watch, Meant::of(reference.as_deref()), checks_go_on);
+                return checks.as_ref()?.step(event, watch, Meant::new(reference.as_deref()), checks_go_on);
             }
             if let Condition::Event { pattern } = condition {
                 let pattern = pattern.parse::<Pattern>().ok()?;

@@ -19,7 +19,7 @@ use crate::{
 
 use super::{
     entry::Entry,
-    turns::{Answered, Place, Proof, Turns},
+    turns::{Answered, Proof, StepPosition, Turns},
 };
 
 /// Most carriers whose answers a session keeps for a repeated request; the oldest is evicted first.
@@ -39,7 +39,7 @@ pub(super) struct Lease {
     pub(super) carrier: Arc<str>,
     pub(super) turn: Option<Arc<str>>,
     /// The turn and step for which it counts.
-    pub(super) place: Place,
+    pub(super) place: StepPosition,
     /// It was released at the end of the turn, and no call of a tool came since.
     pub(super) is_at_end: bool,
     /// A wake route pushed it, so its client may hold it back.

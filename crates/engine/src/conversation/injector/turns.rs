@@ -53,7 +53,7 @@ pub(super) struct Turns {
 
 /// The turn and step for which a release counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub(super) struct Place {
+pub(super) struct StepPosition {
     pub(super) turn: u64,
     /// A release without a step counts as one of the next step that is named: the model may have
     /// been called for that one before the text was there.
@@ -77,7 +77,7 @@ pub(super) struct Proof<'e> {
     /// The releases of earlier turns that are still unconfirmed have arrived.
     pub(super) ends_earlier: bool,
     /// The place of those that have not.
-    pub(super) place: Place,
+    pub(super) place: StepPosition,
 }
 
 impl Turns {
@@ -111,7 +111,7 @@ impl Turns {
         }
         self.reports_ends |= exchange.point == TurnEnd;
         let step = exchange.step.as_ref().map(|step| self.note_step(step));
-        let place = Place { turn: self.number, step: step.unwrap_or(self.step + 1) };
+        let place = StepPosition { turn: self.number, step: step.unwrap_or(self.step + 1) };
         Some(Proof { exchange, turn: self.number, step, ends_earlier, place })
     }
 
@@ -154,10 +154,10 @@ impl Turns {
     }
 
     /// The place of what `exchange` releases.
-    pub(super) fn place_of(&self, exchange: &Exchange) -> Place {
+    pub(super) fn place_of(&self, exchange: &Exchange) -> StepPosition {
         let step = exchange.step.as_ref().filter(|_| self.is_of_present_turn(exchange));
         let step = step.and_then(|step| self.number_of(step));
-        Place { turn: self.number, step: step.unwrap_or(self.step + 1) }
+        StepPosition { turn: self.number, step: step.unwrap_or(self.step + 1) }
     }
 
     /// The name of the turn for which a release of `exchange` counts.

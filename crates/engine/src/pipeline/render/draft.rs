@@ -9,7 +9,7 @@ use journal::time::Timestamp;
 use serde_json::{Map, Value};
 
 use crate::{
-    notification::{SubscriberId, Tokens, Word},
+    notification::{SubscriberId, TemplateNotice, Tokens},
     pipeline::row::Row,
 };
 
@@ -33,7 +33,7 @@ pub(super) struct Draft {
     /// Columns that were named and that no row has.
     pub(super) absent: Vec<String>,
     /// Notices for the user.
-    pub(super) words: Vec<Word>,
+    pub(super) words: Vec<TemplateNotice>,
 }
 
 /// The counts and marks that a text has itself.

@@ -23,7 +23,7 @@ use minijinja::{
 };
 use serde_json::Value;
 
-use self::{filters::Said, lint::VARIABLES};
+use self::{filters::Notices, lint::VARIABLES};
 use super::{
     RenderInput, TemplateError,
     assemble::{
@@ -292,7 +292,7 @@ impl Compiled {
                 state.get_extension_mut::<Placeholders>().map(std::mem::take).unwrap_or_default();
             (
                 placeholders,
-                state.get_extension_mut::<Said>().map(std::mem::take).unwrap_or_default(),
+                state.get_extension_mut::<Notices>().map(std::mem::take).unwrap_or_default(),
                 instructions,
             )
         });
@@ -309,7 +309,7 @@ impl Compiled {
 struct Ran {
     text: String,
     placeholders: Placeholders,
-    said: Said,
+    said: Notices,
 }
 
 /// The variables of one render. Most templates use two or three, so expensive ones are created on

@@ -464,8 +464,8 @@ fn templates_can_be_shared_between_threads() {
     is_shared(&Templates::new());
 }
 
-fn word(message: &str) -> Word {
-    Word { message: message.into(), level: Level::Info, category: None, link: None }
+fn word(message: &str) -> TemplateNotice {
+    TemplateNotice { message: message.into(), level: Level::Info, category: None, link: None }
 }
 
 #[test]
@@ -476,13 +476,13 @@ fn notify_messages_stay_out_of_the_output() {
         {% do notify(\"x\", link=events[0].payload.bad, category=none, level=events[0].payload.none) %}";
     let rendered = Case::new(template, [payload]).render();
     assert_eq!((rendered.content.as_str(), rendered.failure), ("tool: grep", None));
-    let first = Word {
+    let first = TemplateNotice {
         level: Level::Warn,
         category: Some(Category::Workflow),
         link: Some("https://h/1".into()),
         ..word("failed: grep")
     };
-    assert_eq!(rendered.words, [first, Word { level: Level::Error, ..word("7") }, word("x")]);
+    assert_eq!(rendered.words, [first, TemplateNotice { level: Level::Error, ..word("7") }, word("x")]);
 }
 
 #[test]

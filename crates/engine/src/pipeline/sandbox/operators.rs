@@ -115,7 +115,7 @@ pub(super) fn compare(state: &mut State<'_, '_>, asked: Asked, a: &Value, b: &Va
             }
             Ok(holds(a.cmp(b)))
         }
-        Asked::Within => within(state, &account, a, b),
+        Asked::Within => is_within(state, &account, a, b),
     }
 }
 
@@ -137,7 +137,7 @@ fn pay_for_comparison(account: &Account, a: &Value, b: &Value) -> Result<(), Err
     }
 }
 
-fn within(
+fn is_within(
     state: &State<'_, '_>,
     account: &Account,
     wanted: &Value,

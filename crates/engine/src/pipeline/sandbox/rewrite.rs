@@ -63,7 +63,7 @@ pub(super) fn rewrite<'s>(from: &Instructions<'s>, guarded: &Guarded, trace: Tra
     for at in 0.. {
         moved.push(rewriting.length);
         let Some(instruction) = from.get(at) else { break };
-        let place = Place { line: from.get_line(at).unwrap_or(0), span: from.get_span(at) };
+        let place = Location { line: from.get_line(at).unwrap_or(0), span: from.get_span(at) };
         let before = at.checked_sub(1).and_then(|before| from.get(before));
         let two_before = at.checked_sub(2).and_then(|before| from.get(before));
         rewriting.is_guarded = guarded.contains(place.span);
@@ -105,7 +105,7 @@ fn local_next(code: &Instructions<'_>) -> u8 {
 
 /// The source position of an instruction.
 #[derive(Clone, Copy)]
-struct Place {
+struct Location {
     line: usize,
     span: Option<Span>,
 }
@@ -122,7 +122,7 @@ struct Rewriting<'s> {
 }
 
 impl<'s> Rewriting<'s> {
-    fn add(&mut self, instruction: Instruction<'s>, place: Place) {
+    fn add(&mut self, instruction: Instruction<'s>, place: Location) {
         let at = match place.span {
             Some(span) => self.to.add_with_span(instruction, span),
             None => self.to.add_with_line(instruction, u16::try_from(place.line).unwrap_or(u16::MAX)),
@@ -131,7 +131,7 @@ impl<'s> Rewriting<'s> {
     }
 
     /// Calls the operator `name` with the topmost `count` values.
-    fn call(&mut self, name: &'static str, count: u16, place: Place) {
+    fn call(&mut self, name: &'static str, count: u16, place: Location) {
         let next = self.local_next;
         let local = *self.locals.get_or_insert_with(name, || {
             self.local_next = next.saturating_add(1);
@@ -146,7 +146,7 @@ impl<'s> Rewriting<'s> {
         instruction: &Instruction<'s>,
         before: Option<&Instruction<'s>>,
         two_before: Option<&Instruction<'s>>,
-        place: Place,
+        place: Location,
     ) {
         match instruction {
             Instruction::GetAttr(_) if self.is_guarded => {
@@ -210,7 +210,7 @@ impl<'s> Rewriting<'s> {
     }
 
     /// Calls an operator with the value below the topmost one.
-    fn beneath(&mut self, name: &'static str, place: Place) {
+    fn beneath(&mut self, name: &'static str, place: Location) {
         self.add(Instruction::Swap, place);
         self.call(name, 1, place);
         self.add(Instruction::Swap, place);

@@ -93,7 +93,7 @@ impl Look<'_> {
             contents = match (touch.by, &touch.written) {
                 (TouchKind::Written, Some(written)) => {
                     let before = contents.first().map(String::as_str);
-                    written.after(before)
+                    written.contents_after(before)
                 }
                 // The session saw the present content, or one that is not known.
                 (TouchKind::Read | TouchKind::Shown | TouchKind::Written, _) => Vec::new(),

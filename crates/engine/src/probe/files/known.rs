@@ -39,8 +39,8 @@ pub struct File {
     #[serde(default, skip_serializing_if = "Not::not")]
     pub(super) is_held: bool,
     /// The state of the client's own announcement.
-    #[serde(default, skip_serializing_if = "Said::is_open")]
-    pub(super) said: Said,
+    #[serde(default, skip_serializing_if = "ClientReport::is_open")]
+    pub(super) said: ClientReport,
     /// The number of its last note.
     #[serde(default)]
     pub(super) noted: u64,
@@ -49,7 +49,7 @@ pub struct File {
 /// State of the client's own announcement of a change.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Said {
+pub(super) enum ClientReport {
     /// Not announced.
     #[default]
     Open,
@@ -198,7 +198,7 @@ impl Observed {
     }
 }
 
-impl Said {
+impl ClientReport {
     const fn is_open(&self) -> bool {
         matches!(self, Self::Open)
     }

@@ -75,7 +75,7 @@ const MANIFESTS: [&str; 36] = [
 
 /// A position of HEAD.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Place {
+pub(super) struct Position {
     pub(super) head: Head,
     pub(super) at: Id,
 }
@@ -83,8 +83,8 @@ pub(super) struct Place {
 /// Combined moves of HEAD by one author.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Moved {
-    pub(super) from: Place,
-    pub(super) to: Place,
+    pub(super) from: Position,
+    pub(super) to: Position,
     /// The actions, each once, in order.
     pub(super) actions: Vec<Action>,
     /// Time of the last one, in seconds since 1970.
@@ -179,13 +179,13 @@ impl Moved {
         let branch = self.to.branch().filter(|_| self.from.head == self.to.head);
         let branch = branch.map(|branch| format!("{branch} ")).unwrap_or_default();
         let time = time_of_day(self.at, self.zone, context.now);
-        let by = by(self.by.as_deref());
+        let by = author_words(self.by.as_deref());
         let unfinished = operation.map(|operation| format!(", {} not finished", operation.name));
         format!("{branch}{places} ({action} {time}{by}{})", unfinished.unwrap_or_default())
     }
 }
 
-impl Place {
+impl Position {
     fn branch(&self) -> Option<&str> {
         match &self.head {
             Head::Branch(name) => Some(name),
@@ -304,7 +304,7 @@ fn finding(event_type: &'static str, name: String, payload: Map<String, Value>) 
     Finding { event_type, severity: Severity::Info, name, payload: Value::Object(payload) }
 }
 
-fn by(session: Option<&str>) -> String {
+fn author_words(session: Option<&str>) -> String {
     session.map(|session| format!(" by {session}")).unwrap_or_default()
 }
 

@@ -21,7 +21,7 @@ use serde_json::{Map, Number, Value};
 
 use crate::{
     event::{FIELD_CHARS_MAX, Severity, cut_text},
-    notification::{Category, Level, WORDS_MAX, Word, link},
+    notification::{Category, Level, TemplateNotice, WORDS_MAX, link},
     pipeline::{
         render::{
             ROWS_MAX,
@@ -337,15 +337,15 @@ pub(super) fn add_notify(environment: &mut Environment<'static>) {
 
 /// The notices of one run.
 #[derive(Debug, Default)]
-pub(super) struct Said {
+pub(super) struct Notices {
     /// At most [`WORDS_MAX`].
-    words: Vec<Word>,
+    words: Vec<TemplateNotice>,
     /// Number of further notices.
     more: u64,
 }
 
-impl Said {
-    fn say(&mut self, word: Word) {
+impl Notices {
+    fn say(&mut self, word: TemplateNotice) {
         if self.words.len() < WORDS_MAX {
             self.words.push(word);
         } else {
@@ -354,7 +354,7 @@ impl Said {
     }
 
     /// The notices; the last one also has the number of further ones.
-    pub(super) fn words(mut self) -> Vec<Word> {
+    pub(super) fn words(mut self) -> Vec<TemplateNotice> {
         if let Some(last) = self.words.last_mut().filter(|_| self.more > 0) {
             last.message.push_str(&format!(" [and {} more]", self.more));
         }
@@ -381,14 +381,14 @@ fn notify(state: &mut State<'_, '_>, text: &Printed, options: Kwargs) -> Result<
         weigh(&account, &value)?;
         Ok(Some(Placeholder::Scalar(to_scalar(state, &value)?).text()))
     };
-    let word = Word {
+    let word = TemplateNotice {
         message,
         level: option(level)?.map_or(Ok(Level::default()), |word| read_level(&word))?,
         category: option(category)?.map(|word| read_category(&word)).transpose()?,
         // The link may be from an event, whose producer must control nothing but the text.
         link: option(link)?.filter(|link| link::check(link).is_ok()),
     };
-    state.get_or_insert_extension_with(Said::default).say(word);
+    state.get_or_insert_extension_with(Notices::default).say(word);
     Ok(Printed::from_safe_string(String::new()))
 }
 

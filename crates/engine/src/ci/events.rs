@@ -147,7 +147,7 @@ impl Follow {
         fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
     }
 
-    fn with(&self, fields: impl IntoIterator<Item = (&'static str, Option<Value>)>) -> Value {
+    fn payload_with(&self, fields: impl IntoIterator<Item = (&'static str, Option<Value>)>) -> Value {
         let fields = fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
         Value::Object(self.subject().into_iter().chain(fields).collect())
     }
@@ -158,7 +158,7 @@ impl Follow {
         let commit = self.commit.as_deref().unwrap_or_default();
         let [named, link, ended] = failure.identity();
         let id = hash_parts(&[&format!("{:016x}", self.owner), commit, named, link, ended]);
-        let payload = self.with([
+        let payload = self.payload_with([
             ("check", Some(json!(check))),
             ("summary", summary.clone().map(Value::from)),
             ("url", url.clone().map(Value::from)),
@@ -171,7 +171,7 @@ impl Follow {
     /// failure, and is not delivered itself.
     pub(super) fn passed_event(&self, check: &str, now: Timestamp) -> Event {
         let id = format!("{}:passed:{:016x}", self.id, hash_parts(&[check]));
-        self.event(CHECK_PASSED, id, Severity::Debug, self.with([("check", Some(json!(check)))]), now)
+        self.event(CHECK_PASSED, id, Severity::Debug, self.payload_with([("check", Some(json!(check)))]), now)
     }
 
     /// The event for a review or a comment. It is untrusted, because strangers write its text.
@@ -180,7 +180,7 @@ impl Follow {
         let is_request = state.as_deref() == Some("changes_requested");
         let severity = if is_request { Severity::Warning } else { Severity::Info };
         let id = hash_parts(&[&format!("{:016x}", self.owner), id]);
-        let payload = self.with([
+        let payload = self.payload_with([
             ("pr", self.pr.map(Value::from)),
             ("author", Some(json!(author))),
             ("state", state.clone().map(Value::from)),
@@ -199,7 +199,7 @@ impl Follow {
             let (event_type, severity) =
                 if *failed > 0 { (RUN_FAILED, Severity::Error) } else { (RUN_COMPLETED, Severity::Info) };
             let url = self.url.as_deref().map(|url| json!(format!("{url}/checks")));
-            let payload = self.with([
+            let payload = self.payload_with([
                 ("passed", Some(json!(passed))),
                 ("failed", Some(json!(failed))),
                 ("summary", summary),
@@ -213,7 +213,7 @@ impl Follow {
         };
         // Without a commit, only the requested ref identifies it.
         let reference = self.from.as_deref().filter(|_| self.commit.is_none());
-        let payload = self.with([
+        let payload = self.payload_with([
             ("reference", reference.map(|reference| json!(name(reference)))),
             ("reason", Some(json!(end.reason()))),
             ("summary", summary),
