@@ -60,7 +60,6 @@ impl Effects {
         self.0.extend(entries.into_iter().map(Effect::Record));
     }
 
-    /// The events alone.
     #[cfg(test)]
     pub(crate) fn into_events(self) -> Vec<Event> {
         let event = |effect| match effect {
@@ -70,7 +69,6 @@ impl Effects {
         self.0.into_iter().filter_map(event).collect()
     }
 
-    /// The outcomes alone.
     #[cfg(test)]
     pub(crate) fn into_entries(self) -> Vec<LedgerEntry> {
         let entry = |effect| match effect {

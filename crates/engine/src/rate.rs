@@ -82,7 +82,6 @@ struct TokenBucket {
 }
 
 impl TokenBucket {
-    /// A full bucket.
     fn new(rate: Rate, now: Timestamp) -> Self {
         let token_parts = u128::from(duration_millis(rate.per).max(1));
         let parts_per_ms = u128::from(rate.count.get());

@@ -211,7 +211,6 @@ impl Lineage {
     }
 }
 
-/// The snapshot form.
 #[derive(Serialize, Deserialize)]
 struct LineageState<K> {
     /// The ids in order, with their lengths.

@@ -216,7 +216,6 @@ fn short_text(text: Option<&str>) -> Option<String> {
     text.map(|text| line(text, TEXT_CHARS_MAX)).filter(|text| !text.is_empty())
 }
 
-/// An untrusted name.
 pub(super) fn name(text: &str) -> String {
     line(text, NAME_CHARS_MAX)
 }

@@ -13,7 +13,6 @@ use crate::{event::SessionId, hash::hash_parts, sorted::SortedSet};
 const SETTLED_AFTER: Duration = Duration::from_secs(60);
 /// Age from which a commit without checks counts as one that will not get any.
 const NO_CHECKS_AFTER: Duration = Duration::from_secs(2 * 60);
-/// Most consecutive failures.
 const FAILURES_MAX: u32 = 10;
 /// Most consecutive answers with an unknown commit, or with a refusal that mentions no limit.
 const REFUSALS_MAX: u32 = 3;
@@ -39,7 +38,6 @@ pub struct Follow {
     pub(super) top: Option<String>,
     /// The repository at GitHub that its remotes name; known with the commit.
     pub(super) remote: Option<Remote>,
-    /// When it began.
     pub(super) began: Timestamp,
     /// When the next call is due.
     pub(super) due: Timestamp,
@@ -70,9 +68,7 @@ pub struct Follow {
     pub(super) settled: Option<[u32; 3]>,
     /// Number of pending checks in the last answer.
     pub(super) pending: u32,
-    /// Consecutive failures.
     pub(super) failures: u32,
-    /// Consecutive refusals.
     pub(super) refusals: u32,
 }
 
@@ -322,7 +318,6 @@ impl Gate {
         self.wait(self.back_off.max(asked.unwrap_or_default()), now);
     }
 
-    /// Pauses all calls.
     pub(super) fn wait(&mut self, wait: Duration, now: Timestamp) {
         self.held_until = self.held_until.max(now + wait.min(ASKED_MAX));
     }

@@ -5,7 +5,6 @@
 
 use serde::{Deserialize, Serialize};
 
-/// GitHub's own host.
 const GITHUB: &str = "github.com";
 /// Other names of that host: the one for ssh on port 443, and the one of the web.
 const ALSO_GITHUB: [&str; 2] = ["ssh.github.com", "www.github.com"];

@@ -22,7 +22,6 @@ use crate::{
 /// exchange of the oldest counts as a turn.
 const ANNOUNCED_MAX: usize = 64;
 
-/// All known sessions.
 #[derive(Debug, Default, Deserialize)]
 #[serde(from = "Restored")]
 pub(crate) struct Table {
@@ -84,7 +83,6 @@ impl Table {
         self.sessions.get_mut(&key).expect("a key names a known session")
     }
 
-    /// Two different sessions.
     pub(super) fn pair_mut(&mut self, one: SessionKey, other: SessionKey) -> (&mut Session, &mut Session) {
         match self.sessions.get_disjoint_mut([&one, &other]) {
             [Some(one), Some(other)] => (one, other),

@@ -57,7 +57,6 @@ type Key = (Priority, u64);
 /// Number of events of each subscriber in evicted notifications.
 pub(super) type Evicted = SortedMap<SubscriberId, u32>;
 
-/// The waiting notifications.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(from = "UnclaimedState")]
 pub(crate) struct Unclaimed {

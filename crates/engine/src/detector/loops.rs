@@ -237,7 +237,6 @@ impl Call {
 /// What a detector found, before it becomes an event.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Finding {
-    /// The event type.
     pub(super) event_type: &'static str,
     pub(super) severity: Severity,
     /// Distinguishes it from other findings of the session for the same event.

@@ -152,7 +152,6 @@ pub(super) fn pipeline(pipelines: &mut [Pipeline], index: u32) -> &mut Pipeline 
 
 macro_rules! folds {
     ($($(#[$doc:meta])* $name:ident: $fold:ty, $settings:expr;)+) => {
-        /// Every fold.
         #[derive(Debug, Default)]
         pub(super) struct Folds {
             $($(#[$doc])* pub(super) $name: $fold,)+

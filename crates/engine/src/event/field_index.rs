@@ -143,7 +143,6 @@ impl Scan<'_> {
         (self.peek()? == wanted).then(|| self.at += 1)
     }
 
-    /// Skips a string.
     fn string(&mut self) -> Option<Quoted> {
         self.take(b'"')?;
         let (start, mut has_escape) = (self.at, false);

@@ -184,7 +184,6 @@ impl<'a> Part<'a> {
         }
     }
 
-    /// The decoded value.
     pub(super) fn value(&self) -> Map<String, Value> {
         let own = match &self.content {
             Content::Read { lines: _, value } => value.clone(),
@@ -339,7 +338,6 @@ fn table<'a>(parts: &[Part<'a>]) -> Option<Rows<'a>> {
 }
 
 impl<'a> Entry<'a> {
-    /// The notifications.
     pub(super) fn parts(&self) -> &[Part<'a>] {
         match self {
             Self::One(part) => std::slice::from_ref(part),
@@ -361,7 +359,6 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// The decoded value.
     pub(super) fn value(&self) -> Map<String, Value> {
         match self {
             Self::One(part) => part.value(),
@@ -386,7 +383,6 @@ impl Group<'_> {
         self.parts.iter().for_each(|part| part.write(document, &first, &others));
     }
 
-    /// The decoded contents.
     pub(super) fn values(&self) -> Value {
         self.parts.iter().map(|part| Value::Object(part.value())).collect()
     }

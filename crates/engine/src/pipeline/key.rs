@@ -26,7 +26,6 @@ const END: [u8; 2] = [0, 0];
 /// Escapes a zero byte inside a text.
 const ZERO: [u8; 2] = [0, DIGEST_MARK];
 
-/// An owned key.
 pub(crate) type Key = Arc<[u8]>;
 
 /// A part of the keys of states and conditions.
@@ -44,13 +43,11 @@ pub(crate) struct KeyWriter {
 }
 
 impl KeyWriter {
-    /// Starts a key.
     pub(crate) fn start(&mut self) -> &mut Self {
         self.bytes.clear();
         self
     }
 
-    /// Adds one text.
     pub(crate) fn text(&mut self, text: &str) -> &mut Self {
         self.bytes.reserve(text.len() + END.len());
         let has_zero = text.bytes().fold(false, |has, byte| has | (byte == 0));
@@ -106,7 +103,6 @@ impl KeyWriter {
         StateKey(first_64_bits(Sha256::new_with_prefix(key)))
     }
 
-    /// Adds a scope.
     pub(crate) fn scope(&mut self, scope: &Scope) -> &mut Self {
         match scope {
             Scope::Session(id) => self.word(b"session").text(id.as_str()),
@@ -115,7 +111,6 @@ impl KeyWriter {
         }
     }
 
-    /// Ends the key.
     pub(crate) fn finish(&mut self) -> &[u8] {
         if self.bytes.len() > KEY_BYTES_MAX {
             let digest = Sha256::digest(&self.bytes);

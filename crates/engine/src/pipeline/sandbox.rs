@@ -100,7 +100,6 @@ impl Program {
         Ok(Self { code, guarded })
     }
 
-    /// The source text.
     pub(super) fn source(&self) -> &str {
         self.code.borrow_owner()
     }

@@ -60,13 +60,11 @@ pub(super) struct Looked {
 
 /// The session's known files.
 pub(super) struct KnownFiles<'a, 'f> {
-    /// By absolute path.
     pub(super) paths: &'a mut dyn Iterator<Item = &'f str>,
     /// Whether the session knows a file with this content; `None` means deleted.
     pub(super) has: &'a dyn Fn(&str, Option<ContentHash>) -> bool,
 }
 
-/// Checks the repository.
 pub(super) fn look(
     known: &Known,
     moment: &Moment<'_>,

@@ -12,7 +12,6 @@ use journal::time::{Timestamp, short_duration};
 use crate::{event::Severity, settings::settings};
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
-/// Most named paths.
 const PATHS_SHOWN_MAX: usize = 5;
 /// The type of the finding.
 pub const PAUSE_ENDED: &str = "agent.pause.ended";

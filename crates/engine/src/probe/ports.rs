@@ -122,7 +122,6 @@ impl State {
 }
 
 impl Known {
-    /// The output files.
     pub(super) fn outputs(&self) -> impl Iterator<Item = &str> {
         self.servers.values().map(|server| server.output.as_str())
     }

@@ -26,7 +26,6 @@ pub(super) const OPEN_MAX: usize = 256;
 pub(super) const HARNESS_WAIT: Duration = Duration::from_secs(60 * 60);
 /// Most notices that one hook shows; later hooks show the rest.
 pub(super) const SHOWN_MAX: usize = 3;
-/// Most kept verdicts.
 const VERDICTS_MAX: usize = 1_024;
 /// The separator of notices in one line.
 const SEPARATOR: &str = " | ";
@@ -81,7 +80,6 @@ struct Way {
     is_quiet: bool,
 }
 
-/// The snapshot form.
 #[derive(Default, Deserialize)]
 struct Stored {
     open: SortedMap<u64, Open>,

@@ -243,7 +243,6 @@ pub struct Questions {
     closed: Vec<Arc<str>>,
 }
 
-/// The snapshot form.
 #[derive(Default, Deserialize)]
 struct Stored {
     open: SortedMap<Arc<str>, Arc<Question>>,

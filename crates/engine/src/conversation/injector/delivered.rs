@@ -41,7 +41,6 @@ impl Delivered {
         self.newest_last.retain(|delivered| !subscribers.contains(&delivered.subscriber));
     }
 
-    /// Forgets resolved conditions.
     pub(super) fn resolve(&mut self, resolution: &Resolution) {
         self.newest_last.retain_mut(|delivered| {
             let Some(left) = resolution.applied_to(delivered) else { return true };

@@ -74,7 +74,6 @@ impl Key {
 /// A pending or leased notification.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Entry {
-    /// The notification.
     #[serde(with = "snapshot::shared")]
     pub(super) notification: Arc<Notification>,
     /// The earlier injection that released it and was not confirmed.

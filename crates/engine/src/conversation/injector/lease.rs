@@ -31,7 +31,6 @@ pub const RENEWED_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 /// harness that confirms nothing for so many carriers does not return to the first.
 pub(super) const LEASES_MAX: usize = CARRIERS_MAX;
 
-/// An unconfirmed injection.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Lease {
     pub(super) injection: InjectionId,
@@ -206,7 +205,6 @@ impl Leases {
         }
     }
 
-    /// Closes all leases.
     pub(super) fn take_all(&mut self) -> Vec<Lease> {
         std::mem::take(self).open
     }

@@ -315,7 +315,6 @@ impl Queue {
         lanes.flat_map(|(_, counts)| counts.values()).sum()
     }
 
-    /// The lowest priority.
     pub(super) fn least_priority(&self) -> Option<Priority> {
         self.counts.last().map(|(lane, _)| lane.urgency.0)
     }

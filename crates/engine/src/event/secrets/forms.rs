@@ -310,7 +310,6 @@ const AFTER_BYTES: usize = 640;
 /// keywords takes some milliseconds.
 const SEARCHED_BYTES_MAX: usize = 64 * 1024;
 
-/// One rule.
 struct Rule {
     keywords: &'static str,
     entropy_min: f64,

@@ -66,7 +66,6 @@ static ENVIRONMENT: LazyLock<Environment<'static>> =
     LazyLock::new(|| environment(UndefinedBehavior::SemiStrict, print));
 static EVENT_ENVIRONMENT: LazyLock<Environment<'static>> =
     LazyLock::new(|| environment(UndefinedBehavior::Chainable, print_what_is_there));
-/// For plain text.
 static SENTENCE_ENVIRONMENT: LazyLock<Environment<'static>> =
     LazyLock::new(|| environment(UndefinedBehavior::Chainable, print_words));
 /// For templates with the filter `optional`: an absent value is nothing in every operation, and

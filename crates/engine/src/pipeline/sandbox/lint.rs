@@ -32,11 +32,8 @@ static TESTS: LazyLock<SortedSet<&'static str>> = LazyLock::new(|| filters::test
 /// The additional names of one kind of program.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::pipeline) struct Grammar {
-    /// Its variables.
     pub(in crate::pipeline) variables: &'static [&'static str],
-    /// Its own filters.
     pub(in crate::pipeline) filters: &'static [&'static str],
-    /// Its own functions.
     pub(in crate::pipeline) functions: &'static [&'static str],
     /// The error message for an unknown variable.
     pub(in crate::pipeline) unknown: fn(&str) -> String,
@@ -69,7 +66,6 @@ impl From<Error> for Fault {
     }
 }
 
-/// A valid source.
 #[derive(Debug)]
 pub(in crate::pipeline) struct Checked {
     /// The variables in use.

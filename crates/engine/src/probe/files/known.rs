@@ -146,12 +146,10 @@ impl Known {
         })
     }
 
-    /// Number of files.
     pub(in crate::probe) fn len(&self) -> usize {
         self.files.len()
     }
 
-    /// Applies a note.
     pub(in crate::probe) fn apply(&mut self, noted: Noted) {
         for (path, file) in noted.0 {
             match file {
@@ -262,7 +260,6 @@ pub enum Guard {
 /// count as one range. The comparison is quadratic if all lines differ: some milliseconds at this
 /// limit.
 const COMPARED_LINES_MAX: usize = 1_000;
-/// Most named ranges.
 const RANGES_MAX: usize = 5;
 
 /// The lines of `new` that differ from `old`, such as `41-44, 90`; `None` if they are equal.

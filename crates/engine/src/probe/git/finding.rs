@@ -103,7 +103,6 @@ pub(super) struct Context<'a> {
     pub(super) now: Timestamp,
 }
 
-/// The changed files.
 #[derive(Debug, Default)]
 pub(super) struct Changed {
     /// Known files of the session, by absolute path.

@@ -79,7 +79,6 @@ pub(super) struct Repository {
     /// The last line of its log.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) last: Option<Last>,
-    /// The newest stash.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) stash: Option<Id>,
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -21,7 +21,6 @@ pub(in crate::pipeline::render) const OPEN: char = '\u{2}';
 /// Ends a placeholder in rendered text.
 const CLOSE: char = '\u{3}';
 
-/// A printed value.
 #[derive(Debug)]
 pub(in crate::pipeline::render) enum Placeholder {
     /// A null, boolean, number or string, encoded in place.

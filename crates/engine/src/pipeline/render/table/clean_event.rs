@@ -102,17 +102,14 @@ impl CleanEvent {
         }
     }
 
-    /// Its type.
     pub(in crate::pipeline::render) fn event_type(&self) -> &str {
         self.event.event_type.as_str()
     }
 
-    /// Its source.
     pub(in crate::pipeline::render) fn source(&self) -> Cow<'_, str> {
         clean_field(&self.event.source, self.field_chars)
     }
 
-    /// Its severity.
     pub(in crate::pipeline::render) fn severity(&self) -> &'static str {
         self.event.severity.as_str()
     }

@@ -63,7 +63,6 @@ impl Rows {
         !self.origins.is_empty()
     }
 
-    /// Number of rows.
     pub(in crate::pipeline::render) fn len(&self) -> usize {
         self.events.len()
     }
