@@ -75,7 +75,7 @@ impl Matcher {
             Some(range) => range.clone(),
             None => self.look_up(event_type),
         };
-        self.lists.get(found).unwrap_or_default()
+        self.lists.get(found).expect("a range that `look_up` gave")
     }
 
     /// Whether there are no patterns.

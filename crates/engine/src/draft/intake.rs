@@ -43,11 +43,16 @@ pub struct TakenBatch {
 #[derive(Debug, Default)]
 struct Ids(String);
 
-/// A draft before its append; its number in the body counts from 1.
+/// A refused draft: its number in the body, from 1, and why.
+type Refusal = (u64, FieldError);
+
+/// A draft before its append.
+type Taken = Result<EncodedDraft, Refusal>;
+
 #[derive(Debug)]
-enum Taken {
-    Encoded { id: Range<usize>, session: Option<Arc<str>> },
-    Refused { number: u64, error: FieldError },
+struct EncodedDraft {
+    id: Range<usize>,
+    session: Option<Arc<str>>,
 }
 
 impl Ids {
@@ -84,10 +89,8 @@ impl Intake {
             added.map_err(|error| FieldError::whole(error.to_string()))?;
             Ok(self.batch.ids.add(event.id))
         });
-        self.batch.taken.push(match encoded {
-            Ok(id) => Taken::Encoded { id, session },
-            Err(error) => Taken::Refused { number, error },
-        });
+        let taken = encoded.map(|id| EncodedDraft { id, session }).map_err(|error| (number, error));
+        self.batch.taken.push(taken);
         Ok(())
     }
 
@@ -128,11 +131,9 @@ impl TakenBatch {
     pub fn settle(self, appended: Option<&Appended>) -> Verdicts {
         let level = appended.map(|appended| appended.level);
         let mut outcomes = appended.into_iter().flat_map(Appended::outcomes);
-        let settle = |taken| match taken {
-            Taken::Refused { number, error } => Some(Settled::Refused { number, error }),
-            Taken::Encoded { id, session } => {
-                outcomes.next().map(|outcome| Settled::Published { outcome, id, session })
-            }
+        let settle = |taken: Taken| match taken {
+            Ok(draft) => outcomes.next().map(|outcome| Ok((outcome, draft))),
+            Err(refusal) => Some(Err(refusal)),
         };
         Verdicts { settled: self.taken.into_iter().filter_map(settle).collect(), ids: self.ids, level }
     }
@@ -141,15 +142,9 @@ impl TakenBatch {
 /// The verdicts of one batch, in its order.
 #[derive(Debug)]
 pub struct Verdicts {
-    settled: Vec<Settled>,
+    settled: Vec<Result<(Outcome, EncodedDraft), Refusal>>,
     ids: Ids,
     level: Option<Level>,
-}
-
-#[derive(Debug)]
-enum Settled {
-    Published { outcome: Outcome, id: Range<usize>, session: Option<Arc<str>> },
-    Refused { number: u64, error: FieldError },
 }
 
 /// The outcome of one draft.
@@ -196,15 +191,14 @@ impl Verdicts {
 
     /// Numbers of the published and of the refused drafts.
     pub fn split(&self) -> (u64, u64) {
-        let is_refused = |settled: &&Settled| matches!(settled, Settled::Refused { .. });
-        let refused = self.settled.iter().filter(is_refused).count();
+        let refused = self.settled.iter().filter(|settled| settled.is_err()).count();
         ((self.settled.len() - refused) as u64, refused as u64)
     }
 
     /// The error, if there is one draft and it was refused.
     pub fn into_lone_refusal(mut self) -> Result<Self, FieldError> {
         match self.settled.pop() {
-            Some(Settled::Refused { error, .. }) if self.settled.is_empty() => Err(error),
+            Some(Err((_, error))) if self.settled.is_empty() => Err(error),
             last => {
                 self.settled.extend(last);
                 Ok(self)
@@ -217,16 +211,16 @@ impl Verdicts {
         let mut counts = Counts::default();
         for settled in self.settled {
             match settled {
-                Settled::Published { outcome: Outcome::Duplicate(_), .. } => counts.duplicates += 1,
-                Settled::Published { outcome: Outcome::Appended(seq), .. } => {
+                Ok((Outcome::Duplicate(_), _)) => counts.duplicates += 1,
+                Ok((Outcome::Appended(seq), _)) => {
                     counts.accepted += 1;
                     counts.first = counts.first.or(Some(seq));
                     counts.last = Some(seq);
                 }
-                Settled::Refused { number, error } => {
+                Err(refusal) => {
                     counts.refused += 1;
                     if counts.errors.len() < errors_max {
-                        counts.errors.push((number, error));
+                        counts.errors.push(refusal);
                     }
                 }
             }
@@ -238,10 +232,10 @@ impl Verdicts {
     pub fn into_each<T>(self, mut convert: impl FnMut(Verdict<'_>) -> T) -> Vec<T> {
         let Self { settled, ids, level: _ } = self;
         let convert = |settled| match settled {
-            Settled::Published { outcome, id, session } => {
+            Ok((outcome, EncodedDraft { id, session })) => {
                 convert(Verdict::Published { outcome, id: ids.get(id), session })
             }
-            Settled::Refused { number: _, error } => convert(Verdict::Refused { error }),
+            Err((_, error)) => convert(Verdict::Refused { error }),
         };
         settled.into_iter().map(convert).collect()
     }

@@ -6,7 +6,7 @@
 //! finding without one of the two.
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::{Value, json};
 
 use super::{Facts, Finding, Moment, facts::end_of, kind::Probe};
 use crate::{
@@ -114,26 +114,18 @@ struct Share {
 }
 
 impl Share {
-    fn into_payload(self) -> Map<String, Value> {
-        let mut payload = budget();
-        payload.insert("percentage".to_owned(), self.percent.into());
-        if let Some((used, limit)) = self.of {
-            payload.insert("current".to_owned(), used.into());
-            payload.insert("limit".to_owned(), limit.into());
-            payload.insert("remaining".to_owned(), limit.saturating_sub(used).into());
-        }
-        payload
+    fn into_payload(self) -> Value {
+        let Self { percent, of } = self;
+        let Some((used, limit)) = of else { return json!({ "budget_type": BUDGET, "percentage": percent }) };
+        let remaining = limit.saturating_sub(used);
+        json!({ "budget_type": BUDGET, "percentage": percent, "current": used, "limit": limit, "remaining": remaining })
     }
 }
 
-fn budget() -> Map<String, Value> {
-    Map::from_iter([("budget_type".to_owned(), BUDGET.into())])
-}
-
 impl Known {
-    fn say(&mut self, event_type: &'static str, severity: Severity, payload: Map<String, Value>) -> Finding {
+    fn say(&mut self, event_type: &'static str, severity: Severity, payload: Value) -> Finding {
         self.said = self.said.saturating_add(1);
-        Finding { event_type, severity, name: self.said.to_string(), payload: payload.into() }
+        Finding { event_type, severity, name: self.said.to_string(), payload }
     }
 
     /// Resets the thresholds; returns a finding if one was reached.
@@ -141,7 +133,7 @@ impl Known {
         if std::mem::take(&mut self.level) == 0 {
             return None;
         }
-        Some(self.say("budget.token.reset", Severity::Info, budget()))
+        Some(self.say("budget.token.reset", Severity::Info, json!({ "budget_type": BUDGET })))
     }
 }
 

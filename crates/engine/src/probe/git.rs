@@ -191,7 +191,7 @@ impl Look<'_, '_> {
             None => moves.iter().rposition(|entry| entry.new == before.at).map(|at| at + 1),
         };
         let behind = behind.or_else(|| (now.has_longer_log_than(before) || is_at_begin).then_some(0));
-        let logged = behind.and_then(|behind| moves.get(behind..)).unwrap_or_default();
+        let logged = behind.map_or(&[][..], |behind| moves.split_at(behind).1);
         let is_same = (&before.head, &before.at) == (&now.head, &now.at);
         if !logged.is_empty() || is_same {
             return logged.to_vec();
