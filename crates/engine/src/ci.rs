@@ -111,7 +111,7 @@ impl Plan {
 pub struct Wanted<'a> {
     /// The name of the follow, such as the id of a watch.
     pub by: &'a str,
-    /// The session.
+    /// The session to which the events are addressed.
     pub session: Option<&'a SessionId>,
     /// Its folder.
     pub workspace: Option<&'a str>,

@@ -37,7 +37,7 @@ use crate::{
 
 /// Longest dedupe key, in bytes; twice a name, because keys are often joined names.
 pub const DEDUPE_KEY_BYTES_MAX: usize = 512;
-/// The default source.
+/// The source of an event from a client that names none.
 pub const SOURCE_DEFAULT: &str = "api";
 
 /// Defaults for absent fields of an event.
@@ -47,7 +47,7 @@ pub struct Defaults<'a> {
     pub source: &'a str,
     /// The session of an event without a session and folder.
     pub session: Option<&'a str>,
-    /// The timestamp.
+    /// When the event arrived.
     pub now: Timestamp,
     /// How it arrived; an event cannot set this itself.
     pub provenance: Provenance,

@@ -243,13 +243,13 @@ pub enum Conversations {
 /// The limits of an injection; `None` means the configured limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Budget {
-    /// Notifications.
+    /// Number of notifications.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_notifications: Option<u32>,
     /// Estimated tokens, wrapper included.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_tokens: Option<Tokens>,
-    /// Characters, wrapper included.
+    /// Number of characters, wrapper included.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_chars: Option<u32>,
 }

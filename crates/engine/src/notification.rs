@@ -428,7 +428,7 @@ pub struct Resolution {
     pub seq: Seq,
     /// The sessions in which they are resolved.
     pub scope: Scope,
-    /// The conditions.
+    /// The keys of the resolved conditions.
     pub keys: Vec<StateKey>,
     /// The version of the resolving event; conditions of newer ones, and of other revisions without
     /// a known order, remain.

@@ -44,9 +44,9 @@ impl std::ops::Deref for Text<'_> {
 /// built.
 #[derive(Debug)]
 pub struct AtMost<T, const MAX: usize> {
-    /// The first ones.
+    /// The first `MAX` items at most.
     pub items: Vec<T>,
-    /// Number of all.
+    /// Number of all items, also the skipped ones.
     pub count: usize,
 }
 

@@ -158,7 +158,7 @@ pub const CLEARED: &str = "clear";
 /// A request of a session's queue to its harness. It contains no text; only an exchange does.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Wake {
-    /// The action.
+    /// What the harness should do.
     pub kind: WakeKind,
     /// One line of explanation: a priority and a subscriber.
     pub reason: Arc<str>,

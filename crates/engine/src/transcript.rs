@@ -51,7 +51,7 @@ pub struct Connections {
 /// A log entry about a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Connection {
-    /// The time.
+    /// When the client wrote the entry.
     pub at: Timestamp,
     /// Whether the connection was established; otherwise it failed or ended.
     pub is_up: bool,
@@ -62,9 +62,9 @@ pub struct Connection {
 pub struct ServerSaid {
     /// The name, as far as the report contains it.
     pub server: String,
-    /// The state.
+    /// What the report says of it.
     pub state: ServerState,
-    /// The time.
+    /// When the client reported it.
     pub at: Timestamp,
 }
 

@@ -94,7 +94,7 @@ pub enum ReminderKind {
 pub struct Part {
     /// Its text, as written.
     pub text: String,
-    /// Its meaning.
+    /// What the text means.
     #[serde(flatten)]
     pub condition: Condition,
     /// How it became true; `None` if it has not.
@@ -122,7 +122,7 @@ pub struct Watch {
     pub kind: Option<ReminderKind>,
     /// When it was set.
     pub set_at: Timestamp,
-    /// Its latest end.
+    /// When it ends although it was not met.
     pub expires_at: Timestamp,
     /// The session that is notified; the event that sets the watch is addressed to it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -142,7 +142,7 @@ pub struct Met {
     pub watch: Arc<str>,
     /// Its index in the watch.
     pub condition: usize,
-    /// The current state.
+    /// What was found when it became true.
     pub state: String,
 }
 

@@ -234,7 +234,7 @@ pub struct Event {
     pub severity: Severity,
     /// When it happened, by the producer's clock.
     pub timestamp: Timestamp,
-    /// The content.
+    /// The fields that its type defines.
     pub payload: Payload,
     /// The producer's deduplication key.
     pub dedupe_key: Option<Arc<str>>,

@@ -102,7 +102,7 @@ impl FilteredBy {
 /// `{subscriber}` by the subscriber.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sentence {
-    /// The end.
+    /// How the notification or event ended.
     pub end: &'static str,
     /// An action for the user.
     pub next: &'static str,

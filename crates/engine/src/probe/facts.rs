@@ -116,9 +116,9 @@ impl TryFrom<String> for ContentHash {
 pub struct Space {
     /// Free for this user.
     pub free: u64,
-    /// In total.
+    /// Free and used.
     pub total: u64,
-    /// The device number.
+    /// The device number, by which folders of one file system are recognized.
     pub device: u64,
 }
 

@@ -39,7 +39,7 @@ pub struct Notice {
     /// The id of its event, or of its notification.
     #[serde(rename = "notice")]
     pub id: Arc<str>,
-    /// One line.
+    /// The text, in one line.
     pub message: Arc<str>,
     /// Whether the message is markdown; otherwise all characters are shown unchanged.
     #[serde(default, rename = "markdown", skip_serializing_if = "std::ops::Not::not")]
@@ -47,7 +47,7 @@ pub struct Notice {
     /// A web address to open.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link: Option<Arc<str>>,
-    /// The level.
+    /// How serious it is.
     #[serde(default)]
     pub level: Level,
     /// The context, such as `llm` or the id of a subscriber.
@@ -86,7 +86,7 @@ pub enum Shown {
 /// The parts of a text besides the message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Parts {
-    /// The link.
+    /// Where the link is shown.
     pub link: Shown,
     /// The command that answers a question.
     pub command: Shown,

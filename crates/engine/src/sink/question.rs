@@ -81,7 +81,7 @@ pub struct Question {
     /// Its id, and the id of its event.
     #[serde(rename = "question")]
     pub id: Arc<str>,
-    /// One line.
+    /// The text, in one line.
     pub message: Arc<str>,
     /// Whether the message is markdown.
     #[serde(default, rename = "markdown", skip_serializing_if = "std::ops::Not::not")]
@@ -91,7 +91,7 @@ pub struct Question {
     pub link: Option<Arc<str>>,
     /// The distinct choices, in the order in which they are shown.
     pub choices: Vec<Arc<str>>,
-    /// The level.
+    /// How serious it is.
     #[serde(default)]
     pub level: Level,
     /// The context.

@@ -153,7 +153,7 @@ pub struct ReadPosition {
 /// Context that completes relative conditions.
 #[derive(Clone, Copy)]
 pub struct Terms<'t> {
-    /// The time.
+    /// When the condition was written; relative times count from it.
     pub now: Timestamp,
     /// Offset of the local wall clock from UTC at a time, in seconds.
     pub utc_offset: &'t (dyn Fn(Timestamp) -> i32 + Sync),
@@ -420,7 +420,7 @@ impl Condition {
         }
     }
 
-    /// Its path.
+    /// The path that it waits for, if it is about a file.
     pub fn path(&self) -> Option<&str> {
         match self {
             Self::File { path, .. } | Self::Change { path, .. } | Self::Line { path, .. } => Some(path),
@@ -435,7 +435,7 @@ impl Condition {
         }
     }
 
-    /// Its time.
+    /// The time that it waits for, if it is a time.
     pub const fn time(&self) -> Option<Timestamp> {
         if let Self::At { time } = self { Some(*time) } else { None }
     }
