@@ -5,49 +5,35 @@
 //! `terminal.rs` formats it for a terminal or a pipe. `main` prints an error once. Exit codes: 0, 1
 //! for a failure, 2 for invalid arguments, 3 for an unanswered question.
 
-mod ask;
+mod access;
 mod attach;
-mod backup;
 mod check;
-mod client_program;
+mod clients;
 mod context;
 mod demo;
 mod doctor;
-mod down;
-mod edit;
 mod error;
-mod exchange;
 mod generated;
+mod harness;
 mod help;
 mod history;
 mod ids;
 mod inbox;
 mod install;
-mod instructions;
-mod journal;
 mod logs;
 mod matchers;
-mod mcp;
-mod notify;
-mod of_harness;
+mod notices;
 mod overview;
-mod places;
 mod publish;
-mod rebuild;
-mod reload;
 mod run;
-mod running;
 mod serve;
 mod sessions;
-mod shell;
 mod sources;
+mod state;
 mod status;
-mod statusline;
 mod subscribers;
 mod table;
-mod tail;
 mod terminal;
-mod token;
 mod up;
 mod watch;
 mod why;
@@ -109,7 +95,7 @@ enum Command {
     /// Run the daemon in the foreground
     Serve(serve::Args),
     /// Make the daemon read its configuration again
-    Reload(reload::Args),
+    Reload(check::ReloadArgs),
     /// Show the daemon's status, or its counts
     ///
     /// As `aside` alone does.
@@ -119,7 +105,7 @@ enum Command {
     /// Publish an event
     Publish(publish::Args),
     /// Follow events as they are published
-    Tail(tail::Args),
+    Tail(history::TailArgs),
     /// List the sessions
     Sessions(sessions::Args),
     /// List the sources that publish, and what their events cost
@@ -131,9 +117,9 @@ enum Command {
     /// Explain the outcome of an event or a notification
     Why(why::Args),
     /// Rebuild the history's file from the journal
-    Rebuild(rebuild::Args),
+    Rebuild(state::RebuildArgs),
     /// Take a session's pending notifications, as a client does
-    Exchange(exchange::Args),
+    Exchange(sessions::ExchangeArgs),
     /// List pending notifications, and decide about them
     ///
     /// Those for the agent, and those for you.
@@ -146,29 +132,29 @@ enum Command {
     /// Be reminded once at a time
     Remind(watch::RemindArgs),
     /// Speak MCP on stdio: aside's tools for an agent
-    Mcp(mcp::Args),
+    Mcp(clients::McpArgs),
     /// Send a notice to the user
     ///
     /// By the client's line, a desktop notification, a log, or a server of theirs.
-    Notify(notify::Args),
+    Notify(notices::NotifyArgs),
     /// Ask the user a question, and wait for the answer
     ///
     /// With 2 to 4 choices. Prints the answer; exits with 3 without one in time.
-    Ask(ask::Args),
+    Ask(notices::AskArgs),
     /// Answer a question, or list the open ones
-    Answer(ask::AnswerArgs),
+    Answer(notices::AnswerArgs),
     /// Print what a model should know about the texts of aside
-    Instructions(instructions::Args),
+    Instructions(clients::InstructionsArgs),
     /// Print what wakes a session's agent, one line an event
     ///
     /// An extension's follower runs this.
     Attach(attach::Args),
     /// Print the number of pending notifications, for a status line
-    Statusline(statusline::Args),
+    Statusline(clients::StatusLineArgs),
     /// Run a command, and publish its outcome and its problems
     Run(run::Args),
     /// Create and list the tokens for TCP
-    Token(token::Args),
+    Token(access::TokenArgs),
     /// Check configuration, subscribers and templates for errors
     Check(check::Args),
     /// List the subscribers, or the keys in force of one
@@ -176,13 +162,13 @@ enum Command {
     /// Each key with the file that it came from.
     Subscribers(subscribers::Args),
     /// Write the smallest file that changes a subscriber that ships
-    Edit(edit::Args),
+    Edit(subscribers::EditArgs),
     /// Check the files of the journal, or repair them
-    Journal(journal::Args),
+    Journal(state::JournalArgs),
     /// Write the daemon's state to one file; also while it runs
-    Backup(backup::Args),
+    Backup(state::BackupArgs),
     /// Restore a backup into an empty state folder
-    Restore(backup::RestoreArgs),
+    Restore(state::RestoreArgs),
     /// Show what an agent receives, without a daemon or an agent
     ///
     /// It takes a few seconds, and has a daemon of its own.
@@ -191,7 +177,7 @@ enum Command {
     ///
     /// It always succeeds.
     Hook {
-        #[arg(help = format!("The harness: {}", of_harness::with_hooks()))]
+        #[arg(help = format!("The harness: {}", harness::with_hooks()))]
         name: String,
         /// Start the daemon in the background if none listens
         #[arg(long)]
@@ -202,14 +188,14 @@ enum Command {
     /// Print a shell's startup code, which reports failed commands
     ///
     /// So that an agent is notified of the commands that its user runs.
-    ShellInit(shell::InitArgs),
+    ShellInit(generated::ShellInitArgs),
     /// Report a command that a shell has run
     #[command(hide = true)]
-    ShellReport(shell::ReportArgs),
+    ShellReport(generated::ShellReportArgs),
     /// Print or write the manual pages
     Man(generated::ManArgs),
     /// Print where the daemon's socket and files are
-    #[command(hide = true, after_help = places::HELP)]
+    #[command(hide = true, after_help = access::PLACES_HELP)]
     Places,
 }
 
@@ -305,43 +291,43 @@ fn dispatch(command: Option<Command>, mut context: Context<'_>) -> Result<ExitCo
         Command::Uninstall(args) => install::remove(&args, &mut context)?,
         Command::Doctor(args) => return doctor::run(&args, &mut context),
         Command::Up(args) => up::run(&args, &mut context)?,
-        Command::Down => down::run(&mut context)?,
+        Command::Down => up::down(&mut context)?,
         Command::Completions(args) => generated::completions(&args, &mut definition(), &mut context)?,
         Command::Man(args) => generated::man(&args, definition(), &mut context)?,
         Command::Serve(args) => serve::run(&args, context.paths.map_err(CliError::Paths)?)?,
-        Command::Reload(args) => reload::run(&args, &mut context)?,
+        Command::Reload(args) => check::reload(&args, &mut context)?,
         Command::Status(args) => status::run(&args, &mut context)?,
         Command::Logs(args) => logs::run(&args, &mut context)?,
         Command::Publish(args) => publish::run(&args, &mut context)?,
-        Command::Tail(args) => tail::run(&args, &mut context)?,
+        Command::Tail(args) => history::tail(&args, &mut context)?,
         Command::Sessions(args) => sessions::run(&args, &mut context)?,
         Command::Sources(args) => sources::run(&args, &mut context)?,
         Command::History(args) => history::run(&args, &mut context)?,
         Command::Why(args) => why::run(&args, &mut context)?,
-        Command::Rebuild(args) => rebuild::run(&args, &mut context)?,
-        Command::Exchange(args) => exchange::run(&args, &mut context)?,
+        Command::Rebuild(args) => state::rebuild(&args, &mut context)?,
+        Command::Exchange(args) => sessions::exchange(&args, &mut context)?,
         Command::Inbox(args) => inbox::run(&args, &mut context)?,
         Command::Watch(args) => watch::run(&args, &mut context)?,
         Command::Remind(args) => watch::remind(&args, &mut context)?,
-        Command::Mcp(args) => mcp::run(&args, &context)?,
-        Command::ShellInit(args) => shell::init(&args, &mut context)?,
-        Command::ShellReport(args) => shell::report(&args, &context)?,
-        Command::Notify(args) => notify::run(&args, &mut context)?,
-        Command::Ask(args) => return ask::run(&args, &mut context),
-        Command::Answer(args) => ask::answer(&args, &mut context)?,
-        Command::Instructions(args) => instructions::run(&args, &mut context)?,
+        Command::Mcp(args) => clients::mcp(&args, &context)?,
+        Command::ShellInit(args) => generated::shell_init(&args, &mut context)?,
+        Command::ShellReport(args) => generated::shell_report(&args, &context)?,
+        Command::Notify(args) => notices::notify(&args, &mut context)?,
+        Command::Ask(args) => return notices::ask(&args, &mut context),
+        Command::Answer(args) => notices::answer(&args, &mut context)?,
+        Command::Instructions(args) => clients::instructions(&args, &mut context)?,
         Command::Attach(args) => attach::run(&args, &context.client)?,
-        Command::Statusline(args) => statusline::run(&args, context.client.socket())?,
+        Command::Statusline(args) => clients::status_line(&args, context.client.socket())?,
         Command::Run(args) => return run::run(args, &context).map(ExitCode::from),
-        Command::Token(args) => token::run(&args, &mut context)?,
+        Command::Token(args) => access::token(&args, &mut context)?,
         Command::Check(args) => check::run(&args, &mut context)?,
         Command::Subscribers(args) => subscribers::run(&args, &mut context)?,
-        Command::Edit(args) => edit::run(&args, &mut context)?,
-        Command::Journal(args) => journal::run(&args, &mut context)?,
-        Command::Backup(args) => backup::run(&args, &mut context)?,
-        Command::Restore(args) => backup::restore(&args, &mut context)?,
+        Command::Edit(args) => subscribers::edit(&args, &mut context)?,
+        Command::Journal(args) => state::journal(&args, &mut context)?,
+        Command::Backup(args) => state::backup(&args, &mut context)?,
+        Command::Restore(args) => state::restore(&args, &mut context)?,
         Command::Demo(args) => demo::run(&args, &mut context)?,
-        Command::Places => places::run(&mut context)?,
+        Command::Places => access::places(&mut context)?,
         Command::Hook { .. } => {}
     }
     Ok(ExitCode::SUCCESS)

@@ -20,7 +20,6 @@ pub mod layers;
 pub mod text;
 
 mod catalogue;
-mod patterns;
 mod raw;
 mod values;
 

@@ -11,15 +11,13 @@ mod digest;
 pub mod installation;
 pub mod kind;
 pub mod process;
-mod seen;
-mod stdin;
 pub mod table;
+mod text;
 #[cfg(test)]
 pub(crate) mod trial;
 pub mod wake;
 
-pub use seen::ids_in;
-pub use stdin::readable;
+pub use text::{ids_in, readable};
 
 use engine::{
     call::Call,
@@ -58,28 +56,7 @@ impl HookEnv {
 
 /// Decodes a percent-encoded header of a hook call; `None` when it is empty.
 pub fn header_text(value: &str) -> Option<String> {
-    Some(percent_decode(value)).filter(|text| !text.is_empty())
-}
-
-fn percent_decode(text: &str) -> String {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let [first, after @ ..] = rest {
-        let escaped = match after {
-            [high, low, after @ ..] if *first == b'%' => {
-                hex(*high).zip(hex(*low)).map(|(high, low)| (high << 4 | low, after))
-            }
-            _ => None,
-        };
-        let (byte, after) = escaped.unwrap_or((*first, after));
-        bytes.push(byte);
-        rest = after;
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
-}
-
-fn hex(digit: u8) -> Option<u8> {
-    char::from(digit).to_digit(16).and_then(|value| u8::try_from(value).ok())
+    Some(engine::hex::percent_decode(value)).filter(|text| !text.is_empty())
 }
 
 /// One call of a hook.

@@ -42,7 +42,7 @@ use crate::{
         },
     },
     capability::webhook::{
-        self, Kind, Said,
+        self, EventContent, Kind,
         alerts::{Alert, Refused},
         signature,
     },
@@ -82,7 +82,7 @@ struct Report {
     id: String,
     /// The id of the opposite state, if it reports a state.
     opposite: Option<String>,
-    said: Said,
+    said: EventContent,
 }
 
 /// Lists the permitted senders of webhooks, and whether their secrets can be read.
@@ -249,7 +249,7 @@ async fn take(
     content: Content,
 ) -> Result<(StatusCode, Json<Taken>), ApiError> {
     let config = app.config.state();
-    let event = |id: String, said: Said| Event {
+    let event = |id: String, said: EventContent| Event {
         id: id.into(),
         severity: said
             .severity

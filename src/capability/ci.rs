@@ -18,12 +18,8 @@ use std::{
     time::Duration,
 };
 
-use engine::{
-    ci::{
-        Follow, Found, Hosts, Next, Outcome, Output, Plan, Remote, commit_arguments, has_long_ids,
-        read_commit,
-    },
-    event::Event,
+use engine::ci::{
+    Follow, Found, Hosts, Next, Outcome, Output, Plan, Remote, commit_arguments, has_long_ids, read_commit,
 };
 use tokio::{
     io::{AsyncRead, AsyncReadExt},
@@ -32,10 +28,10 @@ use tokio::{
     task::JoinError,
     time::timeout,
 };
-use tokio_stream::{Stream, StreamExt};
+use tokio_stream::StreamExt;
 
 use crate::{
-    capability::source::{Clocks, Outlet, Parts, Source, events_of, pause_if, values},
+    capability::source::{Outlet, Parts, Source, SourceError, pause_if, values},
     daemon::{
         program::{Ids, Missing, Program, Programs, Repository},
         tasks::run_blocking,
@@ -49,7 +45,7 @@ const CALL_MAX: Duration = Duration::from_secs(20);
 const OUTPUT_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
 /// Held while git runs on a repository: two runs would replace each other's folder
-/// ([`Programs::git_at`]). See [`alone`].
+/// ([`Programs::git_at`]). See [`run_exclusively`].
 static GIT_USE: Mutex<()> = Mutex::const_new(());
 
 /// Most bytes of the file in which `gh` lists its logins.
@@ -72,14 +68,6 @@ pub trait Runner: Send + Sync + 'static {
 pub struct Asking<R = Machine> {
     plan: watch::Receiver<Plan>,
     runner: R,
-}
-
-/// Why the source ended.
-#[derive(Debug, thiserror::Error)]
-pub enum AskingError {
-    /// The sender of the plan was dropped.
-    #[error("the event loop has ended")]
-    Ended,
 }
 
 impl Asking {
@@ -111,17 +99,10 @@ impl<R: Runner> Asking<R> {
 
 impl<R: Runner> Source for Asking<R> {
     const NAME: &'static str = "ci";
-    type Error = AskingError;
 
-    fn events(self: Arc<Self>, clocks: Clocks) -> impl Stream<Item = Result<Vec<Event>, AskingError>> + Send {
-        events_of(clocks, |out| self.run(out))
-    }
-}
-
-impl<R: Runner> Asking<R> {
-    async fn run(self: Arc<Self>, out: Outlet) -> Result<Infallible, AskingError> {
+    async fn run(self: Arc<Self>, out: Outlet) -> Result<Infallible, SourceError> {
         let mut plans = values(&self.plan);
-        let mut plan = plans.next().await.ok_or(AskingError::Ended)?;
+        let mut plan = plans.next().await.ok_or(SourceError::Ended)?;
         // For each follow, the last call with a published answer; the engine may not have read it
         // yet.
         let mut published: HashMap<Arc<str>, Option<u32>> = HashMap::new();
@@ -141,7 +122,7 @@ impl<R: Runner> Asking<R> {
             tokio::select! {
                 biased;
                 newest = plans.next() => {
-                    plan = newest.ok_or(AskingError::Ended)?;
+                    plan = newest.ok_or(SourceError::Ended)?;
                     continue;
                 }
                 () = pause_if(due) => {}
@@ -187,7 +168,7 @@ pub enum CheckError {
     /// The ref does not exist.
     #[error("git knows no branch or commit `{reference}` in {top}")]
     NoCommit {
-        /// The ref.
+        /// A branch, tag or commit as given.
         reference: String,
         /// The top folder of the repository.
         top: String,
@@ -205,7 +186,7 @@ pub async fn check(
 ) -> Result<(), CheckError> {
     programs.command(Program::Gh).map_err(CheckError::NoProgram)?;
     let machine = Machine { programs: Arc::clone(programs) };
-    let Seen { top, remote, output } = machine.look(folder, commit_arguments(reference)).await?;
+    let CommitAnswer { top, remote, output } = machine.look(folder, commit_arguments(reference)).await?;
     if remote.is_none() {
         return Err(CheckError::NotOfGithub(top));
     }
@@ -214,8 +195,7 @@ pub async fn check(
 }
 
 /// A look into a repository.
-struct Seen {
-    /// Its top folder.
+struct CommitAnswer {
     top: String,
     /// The repository at GitHub, if a remote names one.
     remote: Option<Remote>,
@@ -225,7 +205,7 @@ struct Seen {
 
 impl Machine {
     /// Runs git in the repository of a folder.
-    async fn look(&self, folder: &str, arguments: Vec<String>) -> Result<Seen, CheckError> {
+    async fn look(&self, folder: &str, arguments: Vec<String>) -> Result<CommitAnswer, CheckError> {
         let nowhere = || CheckError::NoRepository(folder.to_owned());
         let no_git = |error: io::Error| CheckError::NoGit(error);
         let blocked = |error: JoinError| CheckError::NoGit(io::Error::other(error));
@@ -242,10 +222,11 @@ impl Machine {
         let remote = Remote::find(&settings, &abbreviations, &hosts);
         let ids = if has_long_ids(&settings) { Ids::Sha256 } else { Ids::Sha1 };
         let programs = Arc::clone(&self.programs);
-        let (git, _guard) = alone(&GIT_USE, move || programs.git_at(&place, ids)).await.map_err(blocked)?;
+        let (git, _guard) =
+            run_exclusively(&GIT_USE, move || programs.git_at(&place, ids)).await.map_err(blocked)?;
         let git = git.map_err(no_git)?;
         let output = run_within(Command::from(git), arguments, CALL_MAX).await.map_err(no_git)?;
-        Ok(Seen { top, remote, output })
+        Ok(CommitAnswer { top, remote, output })
     }
 
     /// What git prints of settings; nothing if there are none, or if it fails.
@@ -260,7 +241,7 @@ impl Machine {
 ///
 /// Shape: the work has the guard, as it goes on when the future is dropped; nobody else begins before
 /// it is done.
-async fn alone<T: Send + 'static>(
+async fn run_exclusively<T: Send + 'static>(
     lock: &'static Mutex<()>,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<(T, MutexGuard<'static, ()>), JoinError> {
@@ -271,7 +252,7 @@ async fn alone<T: Send + 'static>(
 impl Runner for Machine {
     async fn find(&self, follow: &Follow) -> Found {
         match self.look(&follow.folder, follow.git_arguments()).await {
-            Ok(Seen { top, remote, output }) => follow.read_found(&output, Some(top), remote),
+            Ok(CommitAnswer { top, remote, output }) => follow.read_found(&output, Some(top), remote),
             Err(CheckError::NoRepository(_)) => follow.read_found(&Output::default(), None, None),
             Err(error) => {
                 Found { error: Some(error.to_string()), ..follow.read_found(&Output::default(), None, None) }

@@ -62,7 +62,7 @@ pub struct Log {
 
 /// One file of a log, and the sessions for its events.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place {
+pub struct LogFile {
     /// The absolute path.
     pub path: Arc<str>,
     /// The folder whose sessions receive the events; `None` for all sessions.
@@ -93,14 +93,14 @@ pub struct Matched {
 
 impl Log {
     /// The files to read while sessions are open in `folders`.
-    pub fn places(&self, folders: &[Arc<str>]) -> Vec<Place> {
+    pub fn places(&self, folders: &[Arc<str>]) -> Vec<LogFile> {
         let in_folder = |folder: &Arc<str>| {
             let path = format!("{}/{}", folder.trim_end_matches('/'), self.path.trim_start_matches("./"));
-            Place { path: path.into(), workspace: Some(Arc::clone(folder)) }
+            LogFile { path: path.into(), workspace: Some(Arc::clone(folder)) }
         };
         match &self.workspace {
             _ if self.path.starts_with('/') => {
-                vec![Place { path: Arc::clone(&self.path), workspace: self.workspace.clone() }]
+                vec![LogFile { path: Arc::clone(&self.path), workspace: self.workspace.clone() }]
             }
             Some(folder) => vec![in_folder(folder)],
             None => folders.iter().map(in_folder).collect(),
@@ -191,7 +191,7 @@ impl Lines {
 
     /// Returns the event for the waiting lines, if it is due. It is untrusted, because anybody may
     /// have written the line.
-    pub fn poll(&mut self, log: &Log, place: &Place, now: Timestamp) -> Option<Event> {
+    pub fn poll(&mut self, log: &Log, place: &LogFile, now: Timestamp) -> Option<Event> {
         self.deadline().filter(|at| *at <= now)?;
         let (Matched { line, picked }, count) = self.waiting.take()?;
         let mut payload = Map::new();

@@ -55,7 +55,7 @@ settings! {
 
 settings! {
     /// A server's table.
-    struct Said from impl Keys {
+    struct ServerKeys from impl Keys {
         /// Starts the server.
         enabled: bool, flag(), like "true";
         /// The program and its arguments.
@@ -164,8 +164,8 @@ impl Settings {
     pub fn read(keys: &mut impl Keys) -> Self {
         let Own { enabled, idle } = Own::read(keys);
         let mut servers = Self::default().servers;
-        for (name, said) in keys.named("servers", KINDS_MAX, Said::read) {
-            let kind = said.over(servers.get(&*name).map(|kind| &**kind));
+        for (name, said) in keys.named("servers", KINDS_MAX, ServerKeys::read) {
+            let kind = said.overriding(servers.get(&*name).map(|kind| &**kind));
             servers.insert(name, Arc::new(kind));
         }
         Self { enabled, idle, servers }
@@ -177,7 +177,7 @@ impl Settings {
         keys.extend(keys! {
             /// The servers, each a table with a name of your choice. A key that you set replaces the
             /// one here.
-            servers: String = shipped_toml(), named(KINDS_MAX, Said::table().keys);
+            servers: String = shipped_toml(), named(KINDS_MAX, ServerKeys::table().keys);
         });
         Table { about, keys }
     }
@@ -241,8 +241,8 @@ impl Pattern {
     }
 }
 
-impl Said {
-    fn over(self, kind: Option<&Kind>) -> Kind {
+impl ServerKeys {
+    fn overriding(self, kind: Option<&Kind>) -> Kind {
         let kind = kind.cloned().unwrap_or(Kind { enabled: true, ..Kind::default() });
         Kind {
             enabled: self.enabled.unwrap_or(kind.enabled),

@@ -16,27 +16,17 @@ mod ntfy;
 mod secure;
 mod webhook;
 
-use std::{
-    collections::{HashMap, HashSet},
-    convert::Infallible,
-    path::PathBuf,
-    sync::Arc,
-};
+use std::{collections::HashSet, convert::Infallible, path::PathBuf, sync::Arc};
 
-use tokio::{
-    sync::watch,
-    task::{AbortHandle, JoinError, JoinSet},
-    time::timeout,
-};
-use tokio_stream::{Stream, StreamExt};
+use tokio::{sync::watch, time::timeout};
+use tokio_stream::StreamExt;
 
 use self::kind::{Attempt, Kind, failed};
 use crate::{
-    capability::source::{Clocks, Outlet, Parts, Source, events_of, values},
-    daemon::{program::Programs, tasks::Task},
+    capability::source::{Outlet, Parts, Running, Source, SourceError, values},
+    daemon::program::Programs,
 };
 use engine::{
-    event::Event,
     notification::Sink,
     sink::{Answered, Job, Outbound, Settings, question::Chosen},
 };
@@ -55,11 +45,11 @@ fn kind(sink: Sink) -> &'static Kind {
 /// ended.
 const ASKED_MAX: usize = 8;
 
-/// An attempt: the notice, the sink, and the number of earlier failures.
-type Key = (Arc<str>, Sink, u32);
+/// An attempt: the notice, the sink, and the number of earlier failures; and its lane.
+type Key = (Arc<str>, Sink, u32, Lane);
 
 /// The attempts that compete: a lane runs a limited number of them at once.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Lane {
     /// All attempts at this sink, except questions on the desktop: one at once.
     Sink(Sink),
@@ -92,17 +82,6 @@ pub struct Sinks {
     programs: Arc<Programs>,
 }
 
-/// Why the source ended.
-#[derive(Debug, thiserror::Error)]
-pub enum SinksError {
-    /// The sender of due notices was dropped.
-    #[error("the event loop has ended")]
-    Ended,
-    /// A task panicked.
-    #[error("a sink could not be called")]
-    Task(#[source] JoinError),
-}
-
 impl Sinks {
     /// Delivers the notices that are due.
     pub fn new(parts: &Parts<'_>) -> Self {
@@ -117,48 +96,27 @@ impl Sinks {
 
 impl Source for Sinks {
     const NAME: &'static str = "notify";
-    type Error = SinksError;
 
-    fn events(self: Arc<Self>, clocks: Clocks) -> impl Stream<Item = Result<Vec<Event>, SinksError>> + Send {
-        events_of(clocks, |out| self.run(out))
-    }
-}
-
-impl Sinks {
-    async fn run(self: Arc<Self>, out: Outlet) -> Result<Infallible, SinksError> {
+    async fn run(self: Arc<Self>, out: Outlet) -> Result<Infallible, SourceError> {
         let mut values = values(&self.outbound);
-        let mut outbound = values.next().await.ok_or(SinksError::Ended)?;
-        let mut tasks = JoinSet::new();
-        let mut running: HashMap<Key, (Lane, AbortHandle)> = HashMap::new();
+        let mut outbound = values.next().await.ok_or(SourceError::Ended)?;
+        let mut running: Running<Key> = Running::default();
         loop {
             let Outbound { settings, jobs } = &outbound;
             let due: HashSet<Key> = jobs.iter().map(key).collect();
-            running.retain(|key, (_, task)| {
-                let is_due = due.contains(key);
-                if !is_due {
-                    task.abort();
-                }
-                is_due
-            });
+            running.keep(|key| due.contains(key));
             for job in jobs.iter() {
                 // A finished job stays in the list until the engine has read its result.
                 let lane = Lane::of(job);
-                let under_way = running.values().filter(|(other, _)| *other == lane).count();
-                if under_way >= lane.tries_max() || running.contains_key(&key(job)) {
-                    continue;
+                if running.keys().filter(|(.., other)| *other == lane).count() < lane.tries_max() {
+                    let (settings, sinks, out) = (Arc::clone(settings), Arc::clone(&self), out.clone());
+                    running.start(key(job), || deliver(job.clone(), settings, sinks, out));
                 }
-                let task: Task<()> =
-                    Box::pin(deliver(job.clone(), Arc::clone(settings), Arc::clone(&self), out.clone()));
-                let task = tasks.spawn(task);
-                running.insert(key(job), (lane, task));
             }
             outbound = loop {
                 tokio::select! {
-                    newest = values.next() => break newest.ok_or(SinksError::Ended)?,
-                    Some(ended) = tasks.join_next(), if !tasks.is_empty() => match ended {
-                        Err(error) if error.is_panic() => return Err(SinksError::Task(error)),
-                        Ok(()) | Err(_) => {}
-                    },
+                    newest = values.next() => break newest.ok_or(SourceError::Ended)?,
+                    ended = running.ended("a sink could not be called") => ended?,
                 }
             };
         }
@@ -166,7 +124,7 @@ impl Sinks {
 }
 
 fn key(job: &Job) -> Key {
-    (Arc::clone(&job.notice.id), job.sink, job.failures)
+    (Arc::clone(&job.notice.id), job.sink, job.failures, Lane::of(job))
 }
 
 /// Passes a notice to a sink and publishes the result; in quiet hours publishes until when it

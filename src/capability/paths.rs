@@ -110,7 +110,7 @@ pub struct Stamp {
 }
 
 /// The files of a scan, by their paths below the root.
-pub type Seen = BTreeMap<Arc<str>, Stamp>;
+pub type Listing = BTreeMap<Arc<str>, Stamp>;
 
 /// The difference of a file from the previous scan.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -249,7 +249,7 @@ impl Search {
     ///
     /// Shape: at most `CHANGES_MAX` events; the last one has the number of further changes as
     /// `more`. Each has the path relative to the sessions' folder, and the file's `content`.
-    pub fn events(&self, changes: &[Change], seen: &Seen, now: Timestamp) -> Vec<Event> {
+    pub fn events(&self, changes: &[Change], seen: &Listing, now: Timestamp) -> Vec<Event> {
         let more = changes.len().saturating_sub(CHANGES_MAX);
         let last = changes.len().min(CHANGES_MAX);
         let events = (1..).zip(changes.iter().take(CHANGES_MAX));
@@ -260,7 +260,13 @@ impl Search {
             .collect()
     }
 
-    fn event(&self, change: &Change, seen: &Seen, (number, more): (usize, usize), now: Timestamp) -> Event {
+    fn event(
+        &self,
+        change: &Change,
+        seen: &Listing,
+        (number, more): (usize, usize),
+        now: Timestamp,
+    ) -> Event {
         let (event_type, kind, path, from) = match change {
             Change::Created(path) => (CREATED, "created", path, None),
             Change::Modified(path) => (MODIFIED, "modified", path, None),
@@ -312,7 +318,7 @@ impl Stamp {
 
 /// The changes between two scans: the new, changed and renamed files by path, then the deleted ones
 /// by path.
-pub fn compare(before: &Seen, now: &Seen) -> Vec<Change> {
+pub fn compare(before: &Listing, now: &Listing) -> Vec<Change> {
     let mut gone: BTreeMap<u64, (&Arc<str>, &Stamp)> = before
         .iter()
         // The file of a link has a path of its own.

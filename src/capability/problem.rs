@@ -28,6 +28,7 @@ use engine::{
 use journal::time::{Timestamp, duration_millis};
 use serde_json::{Map, Value, json};
 use strum::IntoStaticStr;
+use trace::Place;
 
 /// Longest file name, in characters.
 const FILE_CHARS_MAX: usize = 400;
@@ -81,6 +82,12 @@ pub struct Problem {
 }
 
 impl Problem {
+    /// A problem at a place, if one is known.
+    fn at(place: Option<Place>, severity: Level, code: Option<String>, message: String) -> Self {
+        let (file, line, column) = place.map_or((None, None, None), |at| (Some(at.file), at.line, at.column));
+        Self { file, line, column, severity, code, message }
+    }
+
     /// The same with texts of bounded length, each on one line and without terminal escapes.
     fn bounded(self) -> Self {
         let named = |text: Option<String>, chars_max| {

@@ -15,7 +15,6 @@ mod tests;
 use std::{
     any::Any,
     convert::Infallible,
-    error::Error,
     future::pending,
     io,
     os::fd::OwnedFd,
@@ -103,7 +102,7 @@ pub trait Start {
 
 /// Where the tasks of a source put its events.
 #[derive(Clone)]
-pub(crate) struct Outlet {
+pub struct Outlet {
     events: Sender<Vec<Event>>,
     pub(crate) clock: Clock,
     pub(crate) wall: fn() -> Timestamp,
@@ -132,24 +131,25 @@ impl Outlet {
 pub trait Source: Send + Sync + 'static {
     /// The name in `config/producers.rs`.
     const NAME: &'static str;
-    /// Why the source ended.
-    type Error: Error + Send + Sync + 'static;
 
-    /// What it reports: events that are published at once. It ends with an error.
-    fn events(self: Arc<Self>, clocks: Clocks) -> impl Stream<Item = Result<Vec<Event>, Self::Error>> + Send;
+    /// Puts what it reports into `out`, from where it is published at once.
+    ///
+    /// Errors: why the source ended.
+    fn run(self: Arc<Self>, out: Outlet) -> impl Future<Output = Result<Infallible, SourceError>> + Send;
 }
 
-/// The events that the tasks of a source put into its outlet, and its error.
-pub(crate) fn events_of<E, W: Future<Output = Result<Infallible, E>>>(
-    Clocks { clock, wall }: Clocks,
-    run: impl FnOnce(Outlet) -> W,
-) -> impl Stream<Item = Result<Vec<Event>, E>> {
-    produced(EVENTS_WAITING_MAX, move |events| run(Outlet { events, clock, wall })).map(|made| {
-        made.map_err(|ended| match ended {
-            Ok(never) => match never {},
-            Err(error) => error,
-        })
-    })
+/// Why a source ended.
+#[derive(Debug, thiserror::Error)]
+pub enum SourceError {
+    /// The event loop dropped the sender of an input.
+    #[error("the event loop has ended")]
+    Ended,
+    /// A task of the source panicked; the text says what failed.
+    #[error("{0}")]
+    Task(&'static str, #[source] JoinError),
+    /// A file of the system cannot be used.
+    #[error("{0}")]
+    System(&'static str, #[source] io::Error),
 }
 
 /// Runs a source until the daemon stops, and restarts it after each failure. The groups of events
@@ -162,19 +162,19 @@ pub fn keep_running<S: Source>(
     publisher: Publisher,
     stop: watch::Receiver<bool>,
 ) -> impl Future<Output = Result<(), Infallible>> + Send {
-    let begin = move |clocks| -> Reports {
-        let reports = Arc::clone(&source).events(clocks);
-        Box::pin(reports.map(|made| made.map_err(|error| with_causes(&error))))
-    };
-    keep_reporting(S::NAME, Box::new(begin), clocks, publisher, stop)
+    let begin = move |out| -> Run { Box::pin(Arc::clone(&source).run(out)) };
+    keep_reporting(S::NAME, Arc::new(begin), clocks, publisher, stop)
 }
 
-/// What a source reports, with its error as text. Every source has this one type.
-type Reports = Pin<Box<dyn Stream<Item = Result<Vec<Event>, String>> + Send>>;
+/// A run of a source. Every source has this one type.
+type Run = Pin<Box<dyn Future<Output = Result<Infallible, SourceError>> + Send>>;
+
+/// The events that a run puts into its outlet, and its error.
+type Reports = Pin<Box<dyn Stream<Item = Result<Vec<Event>, Result<Infallible, SourceError>>> + Send>>;
 
 async fn keep_reporting(
     name: &'static str,
-    begin: Box<dyn Fn(Clocks) -> Reports + Send>,
+    begin: Arc<dyn Fn(Outlet) -> Run + Send + Sync>,
     clocks: Clocks,
     publisher: Publisher,
     mut stop: watch::Receiver<bool>,
@@ -183,12 +183,15 @@ async fn keep_reporting(
     loop {
         let began = (clocks.clock)();
         let mut task = JoinSet::new();
-        task.spawn(publish_from(begin(clocks.clone()), publisher.clone(), stop.clone()));
+        let (begin, Clocks { clock, wall }) = (Arc::clone(&begin), clocks.clone());
+        let run = move |events| begin(Outlet { events, clock, wall });
+        let reports = Box::pin(produced(EVENTS_WAITING_MAX, run));
+        task.spawn(publish_from(reports, publisher.clone(), stop.clone()));
         let why = match task.join_next().await {
             Some(Ok(Ended::Stopped)) => return Ok(()),
-            Some(Ok(Ended::Failed(error))) => error,
+            Some(Ok(Ended::Failed(error))) => with_causes(&error),
             Some(Err(error)) => error.to_string(),
-            Some(Ok(Ended::Finished)) | None => "it ended".to_owned(),
+            None => "it ended".to_owned(),
         };
         let now = (clocks.clock)();
         if now.since(began) >= IS_WELL_AFTER {
@@ -235,9 +238,7 @@ pub(crate) fn readiness(file: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
 
 /// How a run of a source ended.
 enum Ended {
-    Failed(String),
-    /// Its stream ended without an error.
-    Finished,
+    Failed(SourceError),
     /// The daemon stops.
     Stopped,
 }
@@ -286,8 +287,9 @@ async fn next_of(reports: &mut Reports) -> Next {
     // After a panic nothing of the source is used any more.
     match AssertUnwindSafe(reports.next()).catch_unwind().await {
         Ok(Some(Ok(made))) => Next::Made(made),
-        Ok(Some(Err(error))) => Next::Ends(Ended::Failed(error)),
-        Ok(None) => Next::Ends(Ended::Finished),
+        Ok(Some(Err(Ok(never)))) => match never {},
+        Ok(Some(Err(Err(error)))) => Next::Ends(Ended::Failed(error)),
+        Ok(None) => Next::Ends(Ended::Failed(SourceError::Ended)),
         Err(panic) => Next::Panics(panic),
     }
 }
@@ -356,28 +358,35 @@ impl<K: PartialEq + Clone> Running<K> {
         wanted: &[K],
         run: impl Fn(K) -> F,
     ) {
-        self.handles.retain(|(key, task)| {
-            let is_wanted = wanted.contains(key);
-            if !is_wanted {
-                task.abort();
-            }
-            is_wanted
-        });
-        for key in wanted {
-            if !self.handles.iter().any(|(known, _)| known == key) {
-                let task: Task<()> = Box::pin(run(key.clone()));
-                let task = self.tasks.spawn(task);
-                self.handles.push((key.clone(), task));
-            }
+        self.keep(|key| wanted.contains(key));
+        wanted.iter().for_each(|key| self.start(key.clone(), || run(key.clone())));
+    }
+
+    /// The keys that were started and kept; their tasks may have ended.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &K> {
+        self.handles.iter().map(|(key, _)| key)
+    }
+
+    /// Aborts the tasks whose keys are not wanted.
+    pub(crate) fn keep(&mut self, is_wanted: impl Fn(&K) -> bool) {
+        let gone = self.handles.extract_if(.., |(key, _)| !is_wanted(key));
+        gone.for_each(|(_, task)| task.abort());
+    }
+
+    /// Starts a task, unless its key has one.
+    pub(crate) fn start<F: Future<Output = ()> + Send + 'static>(&mut self, key: K, run: impl FnOnce() -> F) {
+        if !self.keys().any(|known| *known == key) {
+            let task: Task<()> = Box::pin(run());
+            self.handles.push((key, self.tasks.spawn(task)));
         }
     }
 
     /// Waits until a task has ended; forever if there is none.
     ///
-    /// Errors: the task panicked.
-    pub(crate) async fn ended(&mut self) -> Result<(), JoinError> {
+    /// Errors: the task panicked; `what` says what failed.
+    pub(crate) async fn ended(&mut self, what: &'static str) -> Result<(), SourceError> {
         match self.tasks.join_next().await {
-            Some(Err(error)) if error.is_panic() => Err(error),
+            Some(Err(error)) if error.is_panic() => Err(SourceError::Task(what, error)),
             Some(Ok(()) | Err(_)) => Ok(()),
             None => pending().await,
         }

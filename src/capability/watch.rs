@@ -7,29 +7,15 @@
 
 mod look;
 
-use std::{
-    collections::{HashMap, HashSet},
-    convert::Infallible,
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::HashSet, convert::Infallible, sync::Arc, time::Duration};
 
-use engine::{
-    event::Event,
-    watch::{Condition, Watch},
-};
-use tokio::{
-    sync::watch,
-    task::{AbortHandle, JoinSet},
-};
-use tokio_stream::{Stream, StreamExt};
+use engine::watch::{Condition, Watch};
+use tokio::sync::watch;
+use tokio_stream::StreamExt;
 
 pub use self::look::{Look, LookError, look};
-use crate::{
-    capability::source::{
-        Clocks, Outlet, Parts, Source, events_of, files::Folders, inputs::OpenWatches, pause, values,
-    },
-    daemon::tasks::Task,
+use crate::capability::source::{
+    Outlet, Parts, Running, Source, SourceError, files::Folders, inputs::OpenWatches, pause, values,
 };
 
 /// Most failed checks of a condition in a row.
@@ -46,17 +32,6 @@ pub struct Watching {
     open: watch::Receiver<OpenWatches>,
 }
 
-/// Why the source ended.
-#[derive(Debug, thiserror::Error)]
-pub enum WatchingError {
-    /// The sender of the open watches was dropped.
-    #[error("the event loop has ended")]
-    Ended,
-    /// A task panicked.
-    #[error("a condition could not be watched")]
-    Task(#[source] tokio::task::JoinError),
-}
-
 impl Watching {
     /// Waits for the conditions of the open watches.
     pub fn new(parts: &Parts<'_>) -> Self {
@@ -66,49 +41,25 @@ impl Watching {
 
 impl Source for Watching {
     const NAME: &'static str = "watch";
-    type Error = WatchingError;
 
-    fn events(
-        self: Arc<Self>,
-        clocks: Clocks,
-    ) -> impl Stream<Item = Result<Vec<Event>, WatchingError>> + Send {
-        events_of(clocks, |out| self.run(out))
-    }
-}
-
-impl Watching {
-    async fn run(self: Arc<Self>, out: Outlet) -> Result<Infallible, WatchingError> {
+    async fn run(self: Arc<Self>, out: Outlet) -> Result<Infallible, SourceError> {
         let mut values = values(&self.open);
-        let mut list = values.next().await.ok_or(WatchingError::Ended)?;
+        let mut list = values.next().await.ok_or(SourceError::Ended)?;
         let folders = Arc::new(Folders::default());
-        let mut tasks = JoinSet::new();
-        let mut running: HashMap<Key, AbortHandle> = HashMap::new();
+        let mut running: Running<Key> = Running::default();
         loop {
             let wanted: HashSet<Key> = conditions(&list).map(|(key, ..)| key).collect();
-            running.retain(|key, task| {
-                let is_wanted = wanted.contains(key);
-                if !is_wanted {
-                    task.abort();
-                }
-                is_wanted
-            });
+            running.keep(|key| wanted.contains(key));
             folders.renew(conditions(&list).filter(|(_, condition, _)| condition.path().is_some()).count());
             for (key, condition, watch) in conditions(&list) {
                 // A finished condition stays in the list until the engine has read its event.
-                running.entry(key.clone()).or_insert_with(|| {
-                    let (folders, out) = (Arc::clone(&folders), out.clone());
-                    let task: Task<()> =
-                        Box::pin(wait(Arc::clone(watch), key.1, condition.clone(), folders, out));
-                    tasks.spawn(task)
-                });
+                let (folders, out, index) = (Arc::clone(&folders), out.clone(), key.1);
+                running.start(key, || wait(Arc::clone(watch), index, condition.clone(), folders, out));
             }
             list = loop {
                 tokio::select! {
-                    newest = values.next() => break newest.ok_or(WatchingError::Ended)?,
-                    Some(ended) = tasks.join_next(), if !tasks.is_empty() => match ended {
-                        Err(error) if error.is_panic() => return Err(WatchingError::Task(error)),
-                        Ok(()) | Err(_) => {}
-                    },
+                    newest = values.next() => break newest.ok_or(SourceError::Ended)?,
+                    ended = running.ended("a condition could not be watched") => ended?,
                     () = folders.changed() => {}
                 }
             };

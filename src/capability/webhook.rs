@@ -112,7 +112,7 @@ pub struct Row {
 
 /// The content of a body, without the id and time of an event.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Said {
+pub struct EventContent {
     /// The event's type.
     pub event_type: EventType,
     /// Its severity; `None` for the catalogue's severity of the type.
@@ -131,7 +131,7 @@ pub fn said<'r>(
     headers: Headers<'_>,
     body: &str,
     rows: impl Iterator<Item = &'r Row>,
-) -> Result<Said, serde_json::Error> {
+) -> Result<EventContent, serde_json::Error> {
     let body = raw_json::json(body)?;
     let header = kind.event_headers().iter().find_map(|name| headers(name));
     let event = match header {
@@ -147,12 +147,12 @@ pub fn said<'r>(
     let fits = |row: &&&Row| {
         row.when.iter().all(|(path, texts)| found.get(path).is_some_and(|found| is_one(found, texts)))
     };
-    let Some(row) = rows.iter().find(fits) else { return Ok(other(kind, &event, Top::read(body)?)) };
+    let Some(row) = rows.iter().find(fits) else { return Ok(unmatched(kind, &event, Top::read(body)?)) };
     let field = |(name, paths): &(String, Vec<Path>)| {
         let value = clean(paths.iter().find_map(|path| found.get(path))?);
         Some((name.clone(), if name == COMMIT { short_commit(value) } else { value }))
     };
-    Ok(Said {
+    Ok(EventContent {
         event_type: row.event_type.clone(),
         severity: row.severity,
         payload: row.payload.iter().filter_map(field).collect(),
@@ -168,11 +168,11 @@ fn is_one(found: &Value, texts: &[String]) -> bool {
 }
 
 /// A body without a matching row: the sender's name of the event, and the plain fields of the body.
-fn other(kind: Kind, event: &str, top: Top) -> Said {
+fn unmatched(kind: Kind, event: &str, top: Top) -> EventContent {
     let names = [Some(event), top.action.as_deref()].into_iter().flatten().map(segment);
     let names = names.filter(|name| !name.is_empty());
     let name = std::iter::once(format!("webhook.{kind}")).chain(names).collect::<Vec<_>>().join(".");
-    Said {
+    EventContent {
         event_type: name.parse().unwrap_or_else(|_| unnamed()),
         severity: None,
         payload: top.plain,

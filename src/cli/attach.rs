@@ -10,11 +10,11 @@
 //! ended. A client also makes an event of its follower's end and starts a turn for it, so an idle
 //! follower stays.
 
-mod client;
-
 use std::{
     env,
-    io::{self, Write},
+    io::{self, PipeReader, Write},
+    os::fd::{AsFd, OwnedFd},
+    path::{Path, PathBuf},
     thread,
     time::Duration,
 };
@@ -24,14 +24,23 @@ use hook::{
     client::{Client, percent_encode},
     harness::header,
 };
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    process::{Pid, PidfdFlags, getppid, pidfd_open},
+};
 use serde::de::DeserializeOwned;
 
-use super::{CliError, of_harness::harness, terminal::one_line};
+use super::{CliError, context::with_query, harness::harness, terminal::one_line};
 use crate::{
     api::wire::views::{PendingView, WakeView},
-    harness::kind::Kind,
+    capability::source::process::stat,
+    cli::harness,
+    daemon::regular_file,
+    harness::{
+        kind::{FILE_BYTES_MAX, Kind, SessionFile},
+        process::Process,
+    },
 };
-use client::StartedBy;
 
 /// Shortest and longest pause before a reconnect to the daemon.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(10));
@@ -46,7 +55,7 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args, client: &Client) -> Result<(), CliError> {
-    let above = client::Above::now();
+    let above = Above::now();
     // An explicit session is used wherever the client runs.
     let started_by =
         if args.session.is_none() { StartedBy::find(args.harness, above.client()) } else { None };
@@ -112,9 +121,11 @@ impl Follower {
             self.session.clone_from(&file.session_id);
         }
         // A daemon that does not know the session yet opens it from these facts.
-        let facts = self.started_by.as_ref().map(|client| client.facts(file.as_ref())).unwrap_or_default();
-        let path =
-            format!("/v1/sessions/{}/stream?wake_route=follower{facts}", percent_encode(&self.session));
+        let facts = self.started_by.as_ref().map(|client| client.facts(file.as_ref()));
+        let facts = facts.iter().flatten().map(|(name, value)| (*name, value.as_deref()));
+        let parameters: Vec<_> = [("wake_route", Some("follower"))].into_iter().chain(facts).collect();
+        let path = format!("/v1/sessions/{}/stream", percent_encode(&self.session));
+        let path = with_query(&path, &parameters);
         let Ok(Ok(mut events)) = self.client.stream(&path, &[]) else { return (End::Lost, false) };
         while let Ok(Some(event)) = events.next_event() {
             let end = match event.kind.as_str() {
@@ -159,6 +170,101 @@ fn read<T: DeserializeOwned>(data: &str) -> Option<T> {
         writeln!(io::stderr(), "aside attach: the daemon's event cannot be read: {error}").ok();
     }
     read.ok()
+}
+
+/// Poll interval of the parent where its end cannot be awaited, in seconds.
+const LOOK_SECONDS: i64 = 2;
+/// Most shells between this process and its client.
+const SHELLS_MAX: usize = 4;
+const SHELLS: [&str; 6] = ["sh", "bash", "dash", "zsh", "ash", "ksh"];
+
+/// The ancestors, read before any output: the client may end soon after.
+struct Above {
+    parent: Option<Pid>,
+    processes: Vec<OwnedFd>,
+    client: Option<Process>,
+}
+
+impl Above {
+    /// Reads the current ancestors.
+    fn now() -> Self {
+        let (processes, client) = parents();
+        Self { parent: getppid(), processes, client }
+    }
+
+    /// The nearest ancestor that is not a shell.
+    const fn client(&self) -> Option<Process> {
+        self.client
+    }
+
+    /// Waits until the client has ended, or the other end of `done` is closed.
+    fn wait(&self, done: &PipeReader) -> io::Result<()> {
+        let stdout = io::stdout();
+        loop {
+            let mut signs = vec![
+                // No events are requested: a pipe without a reader is reported anyway.
+                PollFd::from_borrowed_fd(stdout.as_fd(), PollFlags::empty()),
+                PollFd::from_borrowed_fd(done.as_fd(), PollFlags::IN),
+            ];
+            signs.extend(self.processes.iter().map(|process| PollFd::new(process, PollFlags::IN)));
+            match poll(&mut signs, Some(&Timespec { tv_sec: LOOK_SECONDS, tv_nsec: 0 })) {
+                Ok(0) | Err(rustix::io::Errno::INTR) if getppid() == self.parent => {}
+                Ok(_) | Err(rustix::io::Errno::INTR) => return Ok(()),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}
+
+/// The parent and further ancestors while they are shells; the last one is the first that is not,
+/// the client.
+fn parents() -> (Vec<OwnedFd>, Option<Process>) {
+    let mut found = Vec::new();
+    let mut next = getppid();
+    for _ in 0..=SHELLS_MAX {
+        let Some(process) = next.filter(|process| !process.is_init()) else { break };
+        found.extend(pidfd_open(process, PidfdFlags::empty()));
+        let Ok(pid) = u32::try_from(process.as_raw_nonzero().get()) else { break };
+        let Some(stat) = stat(pid) else { break };
+        if !SHELLS.contains(&stat.name.as_str()) {
+            return (found, Some(Process { pid, started: stat.started }));
+        }
+        next = i32::try_from(stat.parent).ok().and_then(Pid::from_raw);
+    }
+    (found, None)
+}
+
+struct StartedBy {
+    kind: &'static Kind,
+    process: Process,
+    /// The folder of its files.
+    folder: Option<PathBuf>,
+}
+
+impl StartedBy {
+    /// The client of this kind with this process.
+    fn find(kind: &'static Kind, process: Option<Process>) -> Option<Self> {
+        process.map(|process| Self { kind, process, folder: kind.client().and_then(harness::folder) })
+    }
+
+    /// The client's current session file: its session may differ from the one in which it started
+    /// this process.
+    fn session_file(&self) -> Option<SessionFile> {
+        let files = self.kind.session_files()?;
+        let path = (files.path)(self.folder.as_deref()?, self.process.pid);
+        (files.parse)(&regular_file::read(&path, FILE_BYTES_MAX).ok()?, self.process)
+    }
+
+    /// The client's facts for the daemon, as query parameters.
+    fn facts(&self, file: Option<&SessionFile>) -> [(&'static str, Option<String>); 4] {
+        let project = self.kind.forwarded_as(header::PROJECT).and_then(|name| env::var(name).ok());
+        let project = project.filter(|project| project.starts_with('/'));
+        let current = || env::current_dir().ok().and_then(|folder| folder.to_str().map(str::to_owned));
+        let works_in = project.or_else(|| file.and_then(|file| file.cwd.clone())).or_else(current);
+        let folder = self.folder.as_deref().and_then(Path::to_str).map(str::to_owned);
+        let (harness, pid) = (self.kind.caps.name.to_owned(), self.process.pid.to_string());
+        [("harness", Some(harness)), ("pid", Some(pid)), ("workspace", works_in), ("client_folder", folder)]
+    }
 }
 
 #[cfg(test)]

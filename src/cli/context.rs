@@ -8,7 +8,7 @@ use std::{
 };
 
 use hook::{
-    client::Client,
+    client::{Client, EventStream, percent_encode},
     paths::{Paths, PathsError},
 };
 use serde::{Deserialize, de::DeserializeOwned};
@@ -30,9 +30,15 @@ pub(super) struct Context<'a> {
 }
 
 impl Context<'_> {
+    /// The folders and the socket.
+    ///
+    /// Errors: they are unknown.
+    pub(super) fn paths(&self) -> Result<&Paths, CliError> {
+        self.paths.as_ref().map_err(|error| CliError::Paths(error.clone()))
+    }
+
     pub(super) fn state(&self) -> Result<PathBuf, CliError> {
-        let paths = self.paths.as_ref().map_err(|error| CliError::Paths(error.clone()))?;
-        Ok(paths.state.clone())
+        self.paths().map(|paths| paths.state.clone())
     }
 
     /// Makes a request, and returns an error unless it succeeds.
@@ -63,10 +69,28 @@ impl Context<'_> {
         parse(doing, &self.ask(doing, "GET", path, None)?)
     }
 
+    /// Follows the daemon's stream of events at `path`.
+    ///
+    /// Errors: the daemon is not reached, or refuses.
+    pub(super) fn stream(&self, doing: &'static str, path: &str) -> Result<EventStream, CliError> {
+        let accept = [("accept", "text/event-stream")];
+        let stream =
+            self.client.stream(path, &accept).map_err(|source| CliError::Client { doing, source })?;
+        stream.map_err(|response| refused(doing, response.status, &response.body))
+    }
+
     /// Writes sentences to the output, wrapped if it is a terminal.
     pub(super) fn say(&mut self, sentences: &str) -> Result<(), CliError> {
         let text = self.terminal.prose(sentences);
         self.print(&text)
+    }
+
+    /// Writes the daemon's answer, which is JSON, as a line.
+    ///
+    /// Errors: the answer is not JSON; the output is not written.
+    pub(super) fn print_json(&mut self, doing: &'static str, body: &[u8]) -> Result<(), CliError> {
+        let answer: Value = parse(doing, body)?;
+        self.print(&format!("{answer}\n"))
     }
 
     /// Writes [`printable`] text to the output.
@@ -111,6 +135,23 @@ pub fn complain(text: &str) {
 /// Parses JSON from the daemon.
 pub(super) fn parse<'b, T: Deserialize<'b>>(doing: &'static str, body: &'b [u8]) -> Result<T, CliError> {
     serde_json::from_slice(body).map_err(|source| CliError::Answer { doing, source })
+}
+
+/// A path of the API with those parameters of its query that have a value.
+pub(super) fn with_query(path: &str, parameters: &[(&str, Option<&str>)]) -> String {
+    let mut path = path.to_owned();
+    for (name, value) in parameters {
+        if let Some(value) = value {
+            let sign = if path.contains('?') { '&' } else { '?' };
+            path.push_str(&format!("{sign}{name}={}", percent_encode(value)));
+        }
+    }
+    path
+}
+
+/// A JSON object of those fields that have a value.
+pub(super) fn object<const N: usize>(fields: [(&str, Option<Value>); N]) -> Value {
+    fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
 }
 
 /// The folder of an event or session in the form that scopes compare: absolute, with links resolved

@@ -5,8 +5,6 @@
 //! real: a file is saved, a branch is switched, and `aside run` runs a failing command. The daemon
 //! is this program in a temporary folder, and the right column has its answers. No network.
 
-mod screen;
-
 use std::{
     env,
     ffi::OsStr,
@@ -26,13 +24,17 @@ use std::{
 
 use serde_json::{Value, json};
 
-use super::{CliError, Context, of_harness::installable, parse, refused, terminal::Tone};
+use super::{
+    CliError, Context,
+    harness::installable,
+    parse,
+    terminal::{Terminal, Tone},
+};
 use engine::event::Seq;
 use hook::client::Client;
 use toon::tokens;
 
 use crate::daemon::monotonic_now;
-use screen::Screen;
 
 /// The session of the scripted agent.
 const SESSION: &str = "demo";
@@ -56,7 +58,6 @@ const FILES: [(&str, &str); 2] = [
 const LOOKS_MAX: usize = 200;
 /// The settings of the demo's daemon: a nearly full disk is not part of the script.
 const SETTINGS: &str = "[sources.disk]\nenabled = false\n";
-/// The introduction.
 const ORIGIN: &str = "The agent and its budget are scripted; files, git and ./tests.sh are real.";
 /// Longest wait for the end of the background command.
 const WAKE_TIMEOUT: &str = "20s";
@@ -70,7 +71,7 @@ pub(super) struct Args {
 
 pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError> {
     context.terminal.has_colours &= !args.plain;
-    let place = Place::make().map_err(CliError::Demo)?;
+    let place = DemoFolder::make().map_err(CliError::Demo)?;
     let daemon = Daemon::start(&place).map_err(CliError::Demo)?;
     let screen = Screen::new(&context.terminal);
     let client = Client::new(place.socket(), ANSWER_TIMEOUT);
@@ -99,7 +100,7 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
 struct Scenes<'a> {
     context: Context<'a>,
     screen: Screen,
-    place: &'a Place,
+    place: &'a DemoFolder,
     /// The machine's clock at the begin.
     begun: Duration,
     turn: u32,
@@ -261,10 +262,8 @@ impl Scenes<'_> {
     fn published(&self) -> Result<Vec<String>, CliError> {
         let doing = "read the journal";
         let failed = |source| CliError::Client { doing, source };
-        let path = format!("/v1/events/stream?from={}", Seq::ZERO.next());
-        let accept = [("accept", "text/event-stream")];
-        let stream = self.context.client.stream(&path, &accept).map_err(failed)?;
-        let mut stream = stream.map_err(|response| refused(doing, response.status, &response.body))?;
+        let mut stream =
+            self.context.stream(doing, &format!("/v1/events/stream?from={}", Seq::ZERO.next()))?;
         let mut published = Vec::new();
         while let Some(event) = stream.next_event().map_err(failed)? {
             published.push(event.data);
@@ -283,11 +282,11 @@ fn tone(priority: &str) -> Tone {
 }
 
 /// The folder of the demo's daemon, deleted on drop.
-struct Place {
+struct DemoFolder {
     folder: PathBuf,
 }
 
-impl Place {
+impl DemoFolder {
     fn make() -> io::Result<Self> {
         let folder = env::temp_dir().join(format!("aside-demo-{}", process::id()));
         fs::DirBuilder::new().mode(0o700).create(&folder)?;
@@ -363,7 +362,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for DemoFolder {
     fn drop(&mut self) {
         // A folder that cannot be deleted stays with the other temporary files.
         fs::remove_dir_all(&self.folder).ok();
@@ -379,7 +378,7 @@ impl Daemon {
     /// Starts it and waits until it listens.
     ///
     /// Errors: it does not start in time, or at all; with the last line that it wrote.
-    fn start(place: &Place) -> io::Result<Self> {
+    fn start(place: &DemoFolder) -> io::Result<Self> {
         let log = place.folder.join("daemon.log");
         // A socket supports a read timeout, a pipe does not.
         let (mut ready, stdout) = UnixStream::pair()?;
@@ -410,5 +409,135 @@ impl Drop for Daemon {
         // Its state is deleted too, so it need not shut down cleanly.
         self.child.kill().ok();
         self.child.wait().ok();
+    }
+}
+
+/// Widest picture, in columns: the width of a default terminal.
+const WIDTH_MAX: usize = 80;
+/// Fewest columns in which both sides are readable; a narrower terminal wraps them.
+const WIDTH_MIN: usize = 60;
+/// Width of the margin with the time.
+const MARGIN: usize = 6;
+/// Separator of the two sides.
+const GAP: &str = " | ";
+
+/// Layout of the picture.
+#[derive(Debug, Clone)]
+struct Screen {
+    left: usize,
+    right: usize,
+    terminal: Terminal,
+}
+
+impl Screen {
+    /// As wide as the terminal, but at most [`WIDTH_MAX`].
+    fn new(terminal: &Terminal) -> Self {
+        let width = terminal.columns.unwrap_or(WIDTH_MAX).clamp(WIDTH_MIN, WIDTH_MAX);
+        let width = width - MARGIN - GAP.len();
+        let left = width / 3;
+        Self { left, right: width - left, terminal: terminal.clone() }
+    }
+
+    /// The titles of the two sides, and a line below them.
+    fn header(&self) -> String {
+        let names = self.row("", ("what happens", Tone::Heading), ("what the agent reads", Tone::Heading));
+        names + &"-".repeat(MARGIN + self.left) + "-+-" + &"-".repeat(self.right) + "\n"
+    }
+
+    /// One scene, `at` after the begin: `happens` on the left, and on the right what the agent reads.
+    fn scene(&self, at: Duration, happens: &str, reads: &str, tone: Tone) -> String {
+        let (left, right) = (wrap(happens, self.left), wrap(reads, self.right));
+        let mut drawn = String::new();
+        for line in 0..left.len().max(right.len()) {
+            let of = |side: &[String]| side.get(line).cloned().unwrap_or_default();
+            let time = if line == 0 { format!("{:.1}s", at.as_secs_f64()) } else { String::new() };
+            drawn.push_str(&self.row(&time, (&of(&left), Tone::Plain), (&of(&right), tone)));
+        }
+        drawn.push_str(&self.row("", ("", Tone::Plain), ("", Tone::Plain)));
+        drawn
+    }
+
+    /// A line across both sides.
+    fn heading(&self, text: &str) -> String {
+        format!("{}\n", self.terminal.paint(Tone::Heading, text))
+    }
+
+    fn row(&self, time: &str, left: (&str, Tone), right: (&str, Tone)) -> String {
+        let time = self.terminal.paint(Tone::Dim, &format!("{time:MARGIN$}"));
+        let padding = " ".repeat(self.left.saturating_sub(left.0.chars().count()));
+        let paint = |(text, tone): (&str, Tone)| self.terminal.paint(tone, text);
+        format!("{}\n", format!("{time}{}{padding}{GAP}{}", paint(left), paint(right)).trim_end())
+    }
+}
+
+/// Wraps long lines, at a space where possible; continuations are indented by two more columns than
+/// their line.
+fn wrap(text: &str, width: usize) -> Vec<String> {
+    let mut lines = Vec::new();
+    for line in text.lines() {
+        let indent = line.chars().take_while(|c| *c == ' ').count();
+        let mut rest = line.to_owned();
+        while rest.chars().count() > width {
+            let limit = rest.char_indices().nth(width).map_or(rest.len(), |(at, _)| at);
+            let head = rest.get(..limit).expect("the start of a character, or the end");
+            let begins = head.len() - head.trim_start().len();
+            let cut = head.rfind(' ').filter(|at| *at > begins).unwrap_or(limit);
+            let (head, tail) = rest.split_at(cut);
+            lines.push(head.to_owned());
+            rest = format!("{}{}", " ".repeat(indent + 2), tail.trim_start());
+        }
+        lines.push(rest);
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::terminal::tests::{of_width, pipe};
+
+    const AT: Duration = Duration::from_millis(1_250);
+
+    #[test]
+    fn both_sides_are_next_to_each_other() {
+        let screen = Screen::new(&of_width(78));
+        let text =
+            "tool_fail: grep timeout\nerror: a message that is so long that it does not fit into the column";
+        let drawn = screen.header() + &screen.scene(AT, "grep fails", text, Tone::Good);
+        let expected = [
+            "      what happens            | what the agent reads",
+            "------------------------------+-----------------------------------------------",
+            "1.2s  grep fails              | tool_fail: grep timeout",
+            "                              | error: a message that is so long that it does",
+            "                              |   not fit into the column",
+            "                              |",
+            "",
+        ];
+        let expected = expected.join("\n");
+        assert_eq!(drawn, expected);
+    }
+
+    #[test]
+    fn a_word_longer_than_the_column_is_cut() {
+        assert_eq!(wrap("  abcdefgh", 6), ["  abcd", "    ef", "    gh"]);
+    }
+
+    #[test]
+    fn colours_change_no_width() {
+        let drawn = |terminal: &Terminal| Screen::new(terminal).scene(AT, "a", "b", Tone::Good);
+        let (plain, coloured) = (drawn(&pipe()), drawn(&Terminal { has_colours: true, ..pipe() }));
+        assert_ne!(coloured, plain);
+        let codes = ["\u{1b}[32m", "\u{1b}[2m", "\u{1b}[0m"];
+        assert_eq!(codes.iter().fold(coloured, |text, code| text.replace(code, "")), plain);
+    }
+
+    #[test]
+    fn the_usual_terminal_is_wide_enough() {
+        let long = "a word or two, ".repeat(10);
+        for terminal in [pipe(), of_width(80), of_width(200)] {
+            let screen = Screen::new(&terminal);
+            let drawn = screen.header() + &screen.scene(AT, &long, &long, Tone::Good);
+            assert!(drawn.lines().all(|line| line.chars().count() <= 80), "{drawn}");
+        }
     }
 }

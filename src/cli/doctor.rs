@@ -5,20 +5,17 @@
 //! closes again.
 
 mod active;
-mod attached;
-mod binary;
 mod check;
 mod client;
 mod daemon;
+mod hooks;
 mod mcp;
-mod round_trip;
-mod sources;
 
 use std::{cmp::Reverse, process::ExitCode};
 
 use serde_json::{Value, json};
 
-use super::{CliError, Context, of_harness::harness, terminal::Terminal};
+use super::{CliError, Context, harness::harness, terminal::Terminal};
 use crate::harness::{kind::Kind, table::KINDS};
 use check::{Check, Verdict};
 
@@ -76,7 +73,7 @@ fn looked_at(named: Option<&'static Kind>) -> Vec<&'static Kind> {
 
 fn checks(named: Option<&'static Kind>, context: &Context<'_>) -> Vec<Check> {
     let mut kinds = looked_at(named);
-    let mut checks = vec![binary::kind()];
+    let mut checks = vec![hooks::program()];
     checks.extend(daemon::checks(context));
     let is_up = checks.iter().all(|check| check.name != daemon::NAME || check.verdict != Verdict::Fail);
     checks.extend(kinds.iter().flat_map(|kind| client::checks(kind)));
@@ -87,9 +84,9 @@ fn checks(named: Option<&'static Kind>, context: &Context<'_>) -> Vec<Check> {
         kinds = KINDS.to_vec();
     }
     if is_up {
-        checks.extend(attached::checks(&context.client));
+        checks.extend(active::clients(&context.client));
         checks.extend(active::templates(context));
-        checks.extend(sources::checks(&kinds, context));
+        checks.extend(active::producers(&kinds, context));
         checks.extend(active::sinks(context));
         checks.extend(active::webhooks(context));
         checks.push(mcp::check(&kinds, context));
@@ -97,12 +94,12 @@ fn checks(named: Option<&'static Kind>, context: &Context<'_>) -> Vec<Check> {
             kinds
                 .iter()
                 .find_map(|kind| kind.hooked())
-                .map(|hooked| binary::time(hooked, context.client.socket())),
+                .map(|hooked| hooks::time(hooked, context.client.socket())),
         );
-        checks.extend(kinds.iter().map(|kind| round_trip::check(kind, &context.client)));
+        checks.extend(kinds.iter().map(|kind| hooks::round_trip(kind, &context.client)));
     } else {
         let remedy = "aside up, then aside doctor again";
-        checks.push(Check::fail(round_trip::NAME, "not tried: no daemon runs", remedy));
+        checks.push(Check::fail(hooks::ROUND_TRIP, "not tried: no daemon runs", remedy));
     }
     checks
 }

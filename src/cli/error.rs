@@ -222,42 +222,23 @@ pub(super) const READY_TIMEOUT: Duration = Duration::from_secs(60);
 pub enum UpError {
     /// A needed folder or file is not available.
     #[error("{doing} {}", path.display())]
-    File {
-        /// The purpose.
-        doing: &'static str,
-        /// Its path.
-        path: PathBuf,
-        /// The cause.
-        source: io::Error,
-    },
+    File { doing: &'static str, path: PathBuf, source: io::Error },
     /// Its process cannot be created or awaited.
     #[error("{doing}")]
-    Process {
-        /// The purpose.
-        doing: &'static str,
-        /// The cause.
-        source: io::Error,
-    },
+    Process { doing: &'static str, source: io::Error },
     /// It ended before it was ready.
     #[error("the daemon ended before it was ready; from {}:\n{last_lines}", log.display())]
     Ended {
-        /// Its log.
         log: PathBuf,
         /// The last lines of the log.
         last_lines: String,
     },
     /// It reported ready, and does not answer.
     #[error("the daemon was ready and does not answer; {} may show the reason", log.display())]
-    Silent {
-        /// Its log.
-        log: PathBuf,
-    },
+    Silent { log: PathBuf },
     /// It is not ready yet.
     #[error("the daemon is still starting after {} s; {} shows its progress", READY_TIMEOUT.as_secs(), log.display())]
-    Slow {
-        /// Its log.
-        log: PathBuf,
-    },
+    Slow { log: PathBuf },
 }
 
 /// Time limit of the stop: twice the daemon's own limit.
@@ -268,33 +249,17 @@ pub(super) const STOP_SECONDS: i64 = 10;
 pub enum DownError {
     /// The lock of the state folder cannot be read, or does not identify its holder.
     #[error("read {}", path.display())]
-    Lock {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
+    Lock { path: PathBuf, source: io::Error },
     /// The process cannot be signalled.
     #[error("ask process {pid} to stop")]
-    Signal {
-        /// The process.
-        pid: i32,
-        /// Why.
-        source: io::Error,
-    },
+    Signal { pid: i32, source: io::Error },
     /// Its lock file was deleted, and it does not answer.
     #[error(
         "a daemon holds the state folder {}, but its lock file was deleted and the socket does not answer: stop its process manually",
         state.display()
     )]
-    Unknown {
-        /// The state folder.
-        state: PathBuf,
-    },
+    Unknown { state: PathBuf },
     /// It does not stop.
     #[error("process {pid} did not stop within {STOP_SECONDS} s; its log may show the reason")]
-    Stays {
-        /// The process.
-        pid: i32,
-    },
+    Stays { pid: i32 },
 }

@@ -1,14 +1,16 @@
-//! Generates shell completions and manual pages from the command definitions.
+//! Completions, manual pages and the startup code of shells, which reports the commands of the user
+//! with `aside shell-report`.
 
 use std::{
     fs, io,
     path::{Path, PathBuf},
 };
 
-use clap::Command;
+use clap::{Command, ValueEnum};
 use clap_complete::Shell;
+use serde_json::json;
 
-use super::{CliError, Context, install::quoted};
+use super::{CliError, Context, install::quoted, workspace_or_current};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct CompletionsArgs {
@@ -60,4 +62,66 @@ fn write_pages(command: &Command, folder: &Path) -> io::Result<usize> {
     fs::write(folder.join(man.get_filename()), page)?;
     let below = command.get_subcommands().filter(|below| !below.is_hide_set() && below.get_name() != "help");
     below.map(|below| write_pages(below, folder)).sum::<io::Result<usize>>().map(|count| count + 1)
+}
+
+const REPORT: &str = "report a command";
+/// Placeholder of this program in the scripts.
+const PROGRAM: &str = "@PROGRAM@";
+
+/// A shell that can report its commands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum ReportingShell {
+    Bash,
+    Zsh,
+    Fish,
+}
+
+impl ReportingShell {
+    const fn script(self) -> &'static str {
+        match self {
+            Self::Bash => include_str!("../../share/shell/aside.bash"),
+            Self::Zsh => include_str!("../../share/shell/aside.zsh"),
+            Self::Fish => include_str!("../../share/shell/aside.fish"),
+        }
+    }
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct ShellInitArgs {
+    /// The shell
+    shell: ReportingShell,
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct ShellReportArgs {
+    /// The shell's `$?`
+    #[arg(long, allow_negative_numbers = true)]
+    exit_code: i32,
+    /// How long it ran, in milliseconds
+    #[arg(long)]
+    duration_ms: u64,
+    /// The folder that the shell is in [default: the current one]
+    #[arg(long, value_name = "DIR")]
+    workspace: Option<String>,
+    /// The line as it was typed
+    #[arg(last = true, required = true)]
+    command: String,
+}
+
+/// Prints the startup code.
+pub(super) fn shell_init(args: &ShellInitArgs, context: &mut Context<'_>) -> Result<(), CliError> {
+    let failed = |source| CliError::System { doing: "find the path of this program", source };
+    let program = std::env::current_exe().map_err(failed)?;
+    context.print(&args.shell.script().replace(PROGRAM, &quoted(&program.to_string_lossy())))
+}
+
+/// Reports a command that ended; the daemon decides whether it becomes an event.
+pub(super) fn shell_report(args: &ShellReportArgs, context: &Context<'_>) -> Result<(), CliError> {
+    let body = json!({
+        "command": args.command,
+        "exit_code": args.exit_code,
+        "duration_ms": args.duration_ms,
+        "workspace": workspace_or_current(args.workspace.as_deref()),
+    });
+    context.ask(REPORT, "POST", "/v1/shell", Some(&body)).map(drop)
 }

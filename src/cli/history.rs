@@ -1,14 +1,21 @@
-//! `aside history`: events that a subscriber took, or notifications, newest first.
+//! `aside history` and `aside tail`: events that a subscriber took, or notifications, newest first; and
+//! events as they are journaled.
 
-use engine::{sink, words::counted};
-use hook::client::percent_encode;
+use engine::{
+    event::{Pattern, Seq, Severity},
+    sink,
+    words::counted,
+};
+use hook::client::StreamEvent;
 use serde::de::Error;
 use serde_json::Value;
 
 use super::{
     CliError, Context,
+    context::with_query,
     ids::{self, Names, ShortIds},
     table::{Cell, Table},
+    terminal::{self, Terminal, Tone, one_line},
 };
 use crate::api::wire::{
     event::EventView,
@@ -95,8 +102,8 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
     let session = args.session.as_deref().map(|text| ids::session(text, context)).transpose()?;
     if args.json {
         let path = path(args, session.as_deref(), &args.limit, args.cursor.as_deref());
-        let answer: Value = context.get(DOING, &path)?;
-        return context.print(&format!("{answer}\n"));
+        let body = context.ask(DOING, "GET", &path, None)?;
+        return context.print_json(DOING, &body);
     }
     let page = read(args, session.as_deref(), context)?;
     let table = if args.notifications {
@@ -207,6 +214,7 @@ pub(super) fn seq(doing: &'static str, event: &EventView<'_>) -> Result<u64, Cli
 fn path(args: &Args, session: Option<&str>, limit: &str, cursor: Option<&str>) -> String {
     let workspace = args.workspace.as_deref().map(super::absolute_folder);
     let parameters = [
+        ("limit", Some(limit)),
         ("session", session),
         ("type", args.event_type.as_deref()),
         ("source", args.source.as_deref()),
@@ -219,14 +227,7 @@ fn path(args: &Args, session: Option<&str>, limit: &str, cursor: Option<&str>) -
         ("cursor", cursor),
         ("workspace", workspace.as_deref()),
     ];
-    let what = if args.notifications { "notifications" } else { "events" };
-    let mut path = format!("/v1/{what}?limit={}", percent_encode(limit));
-    for (name, value) in parameters {
-        if let Some(value) = value {
-            path.push_str(&format!("&{name}={}", percent_encode(value)));
-        }
-    }
-    path
+    with_query(if args.notifications { "/v1/notifications" } else { "/v1/events" }, &parameters)
 }
 
 impl EventLine {
@@ -264,6 +265,67 @@ pub(super) fn lag(projection: &ProjectionView) -> String {
         (None, 0) => String::new(),
         (None, _) => format!("\nthe history is {behind} behind\n"),
     }
+}
+
+const FOLLOW: &str = "follow the events";
+/// Width of a time without a date, to the millisecond.
+const TIME_WIDTH: usize = 12;
+/// Width of the longest severity.
+const SEVERITY_WIDTH: usize = 8;
+
+#[derive(Debug, clap::Args)]
+pub(super) struct TailArgs {
+    /// Types to show; `*` is one segment, a final `**` one or more [default: all]
+    pattern: Option<Pattern>,
+    /// Start at this position of the journal, then follow [default: new events only]
+    #[arg(long, value_name = "SEQ")]
+    from: Option<u64>,
+    /// Lowest severity to show
+    #[arg(long)]
+    severity: Option<Severity>,
+    /// Print each event as a line of JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Prints events until the daemon stops or the output is closed.
+pub(super) fn tail(args: &TailArgs, context: &mut Context<'_>) -> Result<(), CliError> {
+    let failed = |source| CliError::Client { doing: FOLLOW, source };
+    let mut stream = context.stream(FOLLOW, &stream_path(args))?;
+    while let Some(event) = stream.next_event().map_err(failed)? {
+        let value: Value = super::parse(FOLLOW, event.data.as_bytes())?;
+        let line = if args.json { event.data } else { line(&event, &value, &context.terminal) };
+        context.print(&format!("{line}\n"))?;
+    }
+    Err(CliError::Ended { doing: FOLLOW })
+}
+
+fn stream_path(args: &TailArgs) -> String {
+    let pattern = args.pattern.as_ref().map(ToString::to_string);
+    let from = args.from.map(|from| Seq(from).to_string());
+    let severity = args.severity.map(Severity::as_str);
+    let parameters = [("pattern", pattern.as_deref()), ("severity", severity), ("from", from.as_deref())];
+    with_query("/v1/events/stream", &parameters)
+}
+
+/// One line about an event, cut to the width of a terminal.
+fn line(event: &StreamEvent, value: &Value, terminal: &Terminal) -> String {
+    let text = |name| value.get(name).and_then(Value::as_str).map_or("-".to_owned(), one_line);
+    let payload = value.get("payload").map_or(String::new(), |payload| one_line(&payload.to_string()));
+    let addressee =
+        |name| value.get(name).and_then(Value::as_str).map(|text| format!(" {name}={}", one_line(text)));
+    let scope = addressee("session").or_else(|| addressee("workspace")).unwrap_or_default();
+    let place =
+        format!("{:>6} {:TIME_WIDTH$}", one_line(&event.id), terminal.moments.exact(&text("timestamp")));
+    let (severity, what) =
+        (text("severity"), format!("{} {}{scope} {payload}", text("type"), text("source")));
+    let begin = terminal::width(&place) + 1 + terminal::width(&severity).max(SEVERITY_WIDTH) + 1;
+    format!(
+        "{} {} {}",
+        terminal.paint(Tone::Dim, &place),
+        terminal.paint(Tone::of(&severity), &format!("{severity:SEVERITY_WIDTH$}")),
+        terminal.cut_after(begin, &what),
+    )
 }
 
 #[cfg(test)]
@@ -369,5 +431,54 @@ yesterday 12:00  n1  ci          high      s1: expired, unclaimed  build failed 
         let body = r#"{"notifications":[],"projection":{"seq":9,"behind":0}}"#;
         let shown = run_against(&FakeDaemon::answering_json(200, body), &["history", "--notifications"]);
         assert_eq!(shown.as_deref(), Ok("nothing\n"));
+    }
+
+    const STREAM: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n: hello\n\n\
+        id: 7\ndata: {\"id\":\"e1\",\"type\":\"task.failed\",\"source\":\"run\",\"severity\":\"error\",\
+        \"timestamp\":\"2026-11-21T12:00:00Z\",\"payload\":{\"task\":\"t\\n\"},\"workspace\":\"/w\"}\n\n\
+        id: 8\ndata: {\"id\":\"e2\",\"type\":\"task.started\",\"source\":\"run\",\"severity\":\"debug\"}\n\n";
+
+    #[test]
+    fn tail_prints_events_until_the_daemon_stops() {
+        let daemon = FakeDaemon::answering(&[STREAM]);
+        let ended = "follow the events: the daemon has stopped";
+        assert_eq!(
+            run_against(&daemon, &["tail"]),
+            Err(format!(
+                "     7 12:00:00.000 error    task.failed run workspace=/w {{\"task\":\"t\\n\"}}\n\
+                 \x20    8 -            debug    task.started run \n{ended}"
+            ))
+        );
+        assert_eq!(
+            run_against(&daemon, &["tail", "--json"]),
+            Err(format!(
+                "{{\"id\":\"e1\",\"type\":\"task.failed\",\"source\":\"run\",\"severity\":\"error\",\
+                 \"timestamp\":\"2026-11-21T12:00:00Z\",\"payload\":{{\"task\":\"t\\n\"}},\"workspace\":\"/w\"}}\n\
+                 {{\"id\":\"e2\",\"type\":\"task.started\",\"source\":\"run\",\"severity\":\"debug\"}}\n{ended}"
+            ))
+        );
+    }
+
+    #[test]
+    fn tail_sends_its_filters_to_the_daemon() {
+        let daemon =
+            FakeDaemon::answering_json(400, r#"{"error":{"field":"from","message":"is in the future"}}"#);
+        for args in [&["tail"][..], &["tail", "tool.**", "--from", "5", "--severity", "warn"]] {
+            let error = run_against(&daemon, args).expect_err("refused");
+            assert_eq!(error, "follow the events: from: is in the future");
+        }
+        let lines: Vec<String> = daemon
+            .requests()
+            .iter()
+            .filter_map(|request| request.lines().next().map(str::to_owned))
+            .collect();
+        assert_eq!(
+            lines,
+            [
+                "GET /v1/events/stream HTTP/1.1",
+                "GET /v1/events/stream?pattern=tool.%2A%2A&severity=warning&from=5 HTTP/1.1"
+            ]
+        );
+        assert!(run_against(&daemon, &["tail", "tool.**.x"]).is_err());
     }
 }

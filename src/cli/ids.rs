@@ -9,9 +9,7 @@ use std::{collections::BTreeSet, ops::Bound, sync::Arc};
 
 use serde::de::DeserializeOwned;
 
-use super::{CliError, Context, parse, terminal::one_line};
-
-use hook::client::percent_encode;
+use super::{CliError, Context, context::with_query, parse, terminal::one_line};
 
 use crate::api::wire::{
     history::{ClosedSession, ClosedSessionPage, EventLine, EventPage, NotificationPage, NotificationView},
@@ -240,17 +238,9 @@ fn pick_session(text: &str, sessions: &[Session]) -> Result<Option<String>, CliE
     pick(id, there.map(|session| &*session.id))
 }
 
-/// The part of a path that limits it to a session.
-pub(super) fn session_query(session: Option<&str>) -> String {
-    session.map(|session| format!("?session={}", percent_encode(session))).unwrap_or_default()
-}
-
 /// The path of the page of the inbox that begins at `from`, or of the first one.
 pub(super) fn inbox_page(session: Option<&str>, from: Option<&str>) -> String {
-    let query = session_query(session);
-    let sign = if query.is_empty() { '?' } else { '&' };
-    let from = from.map(|from| format!("{sign}from={}", percent_encode(from))).unwrap_or_default();
-    format!("/v1/inbox{query}{from}")
+    with_query("/v1/inbox", &[("session", session), ("from", from)])
 }
 
 /// The notification of the inbox, or of one session's part of it, that `text` refers to; `last` is

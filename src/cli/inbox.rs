@@ -1,19 +1,20 @@
 //! `aside inbox`: pending notifications of sessions, and the user's decisions about them.
 
-mod decision;
-mod pick;
-
+use dialoguer::{Select, console::Term, theme::SimpleTheme};
+use hook::client::percent_encode;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use super::{
     CliError, Context,
+    context::with_query,
     ids::{self, Names, ShortIds},
     terminal::{self, Terminal, Tone, one_line},
 };
-use crate::api::wire::inbox::{InboxList, WaitingView};
-use decision::{Which, discuss, dismiss};
-use pick::asked;
+use crate::api::wire::{
+    ErrorView,
+    inbox::{InboxList, WaitingView},
+};
 
 const DOING: &str = "list the pending notifications";
 
@@ -63,11 +64,11 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
 fn list(args: &List, context: &mut Context<'_>) -> Result<(), CliError> {
     let session = args.session.as_deref().map(|text| ids::session(text, context)).transpose()?;
     if args.json {
-        let answer = whole(session.as_deref(), context)?;
+        let answer = all_pages(session.as_deref(), context)?;
         return context.print(&format!("{answer}\n"));
     }
     if context.terminal.is_interactive && !args.list && !args.text {
-        return pick::run(session.as_deref(), context);
+        return pick_each(session.as_deref(), context);
     }
     let names = Names::ask(context);
     let (mut is_empty, mut open) = (true, 0);
@@ -91,7 +92,7 @@ fn list(args: &List, context: &mut Context<'_>) -> Result<(), CliError> {
 }
 
 /// The daemon's answers as one: the last page, with the notifications of all.
-fn whole(session: Option<&str>, context: &mut Context<'_>) -> Result<Value, CliError> {
+fn all_pages(session: Option<&str>, context: &mut Context<'_>) -> Result<Value, CliError> {
     let (mut all, mut last): (Vec<Value>, _) = (Vec::new(), Map::new());
     each_page(session, context, |mut page: Map<String, Value>, _| {
         if let Some(Value::Array(own)) = page.get_mut("notifications") {
@@ -176,12 +177,158 @@ fn indented(text: &str, indent: usize, terminal: &Terminal) -> String {
     text.lines().map(line).collect()
 }
 
+/// The notification that a decision is about.
+#[derive(Debug, clap::Args)]
+struct Which {
+    /// The notification, as in `aside inbox`, or a prefix of its id; `last` is the newest
+    id: String,
+    /// Only in the queue of this session
+    #[arg(long, value_name = "ID")]
+    session: Option<String>,
+}
+
+fn dismiss(which: &Which, context: &mut Context<'_>) -> Result<(), CliError> {
+    let id = decide("dismiss the notification", "dismiss", which, context)?;
+    confirm("dismissed", &id, context)
+}
+
+fn discuss(which: &Which, context: &mut Context<'_>) -> Result<(), CliError> {
+    let id = decide("hand the notification to the agent", "discuss", which, context)?;
+    confirm("handed to the agent:", &id, context)
+}
+
+/// Prints the completed action.
+fn confirm(done: &str, id: &str, context: &mut Context<'_>) -> Result<(), CliError> {
+    let done = context.terminal.paint(Tone::Good, done);
+    context.print(&format!("{done} {}\n", one_line(id)))
+}
+
+/// Sends the decision; returns the notification's whole id.
+fn decide(doing: &'static str, verb: &str, which: &Which, context: &Context<'_>) -> Result<String, CliError> {
+    let session = which.session.as_deref().map(|text| ids::session(text, context)).transpose()?;
+    let send = |id: &str| {
+        let path = format!("/v1/notifications/{}/{verb}", percent_encode(id));
+        let path = with_query(&path, &[("session", session.as_deref())]);
+        context.ask(doing, "POST", &path, None).map(drop)
+    };
+    let nothing = || CliError::Refused {
+        doing,
+        refusal: ErrorView { field: None, message: "no pending notifications".to_owned() },
+    };
+    if which.id == ids::LAST {
+        let newest = ids::waiting(&which.id, session.as_deref(), context)?.ok_or_else(nothing)?;
+        return send(&newest).map(|()| newest);
+    }
+    match send(&which.id) {
+        Err(refused @ CliError::Refused { .. }) => {
+            match ids::waiting(&which.id, session.as_deref(), context)?.filter(|id| *id != which.id) {
+                Some(id) => send(&id).map(|()| id),
+                None => Err(refused),
+            }
+        }
+        done => done.map(|()| which.id.clone()),
+    }
+}
+
+/// An action for a notification.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Choice {
+    Leave,
+    Dismiss,
+    Discuss,
+    /// Print its text, and choose again.
+    Text,
+}
+
+impl Choice {
+    fn of(waiting: &WaitingView) -> Vec<Self> {
+        let is_for_user = waiting.waits_for == WaitingView::USER;
+        [Some(Self::Leave), is_for_user.then_some(Self::Discuss), Some(Self::Dismiss), Some(Self::Text)]
+            .into_iter()
+            .flatten()
+            .collect()
+    }
+
+    const fn shown(self) -> &'static str {
+        match self {
+            Self::Leave => "keep it",
+            Self::Dismiss => "dismiss it: the agent is not notified",
+            Self::Discuss => "hand it to the agent",
+            Self::Text => "show the text for the agent",
+        }
+    }
+}
+
+/// Prompts until nothing is pending or nothing is picked.
+fn pick_each(session: Option<&str>, context: &mut Context<'_>) -> Result<(), CliError> {
+    let mut at = 0;
+    loop {
+        let page = ids::inbox_page(session, None);
+        let InboxList { notifications, questions, .. } = context.get(DOING, &page)?;
+        if notifications.is_empty() {
+            let asked = asked(questions);
+            return context.print(if asked.is_empty() { "no pending notifications\n" } else { &asked });
+        }
+        let names = Names::ask(context);
+        let ids = ShortIds::of_notifications(notifications.iter().map(|one| &*one.id));
+        let line = |one: &WaitingView| {
+            let shown = one.head(&ids.short(&one.id), &names, &context.terminal);
+            // The list puts two columns before each line; the last column stays free.
+            context.terminal.cut_after(3, &one_line(&format!("{shown}: {}", one.sentence))).into_owned()
+        };
+        let lines: Vec<String> = notifications.iter().map(line).collect();
+        let Some(picked) = pick("pending notifications (Esc quits)", &lines, at)? else { return Ok(()) };
+        let Some(one) = notifications.get(picked) else { return Ok(()) };
+        let shown = one.shown(&ids.short(&one.id), &names, &context.terminal);
+        context.print(&shown)?;
+        let which = || Which { id: one.id.clone(), session: queue(one).map(str::to_owned) };
+        match choose(one, context)? {
+            Choice::Dismiss => dismiss(&which(), context)?,
+            Choice::Discuss => discuss(&which(), context)?,
+            Choice::Leave | Choice::Text => at = picked.saturating_add(1) % notifications.len(),
+        }
+    }
+}
+
+/// The session whose queue has it; a session that is not open yet has none.
+fn queue(waiting: &WaitingView) -> Option<&str> {
+    waiting.session.as_deref().filter(|_| waiting.waits_for != WaitingView::NEXT_SESSION)
+}
+
+/// What to do with a notification: never [`Choice::Text`], which prints the text and prompts again.
+fn choose(one: &WaitingView, context: &mut Context<'_>) -> Result<Choice, CliError> {
+    let choices = Choice::of(one);
+    let words: Vec<&str> = choices.iter().map(|choice| choice.shown()).collect();
+    loop {
+        let chosen = pick("what to do with it?", &words, 0)?.and_then(|chosen| choices.get(chosen).copied());
+        let chosen = chosen.unwrap_or(Choice::Leave);
+        if chosen != Choice::Text {
+            return Ok(chosen);
+        }
+        let text = one.text_lines(&context.terminal);
+        context.print(&text)?;
+    }
+}
+
+/// The index of the picked line, if any.
+fn pick<T: std::fmt::Display>(prompt: &str, lines: &[T], at: usize) -> Result<Option<usize>, CliError> {
+    let select = Select::with_theme(&SimpleTheme).with_prompt(prompt).items(lines).default(at).report(false);
+    select.interact_on_opt(&Term::stdout()).map_err(CliError::Ask)
+}
+
+/// The line about questions that wait for the user's answer; empty if there is none.
+fn asked(questions: usize) -> String {
+    match questions {
+        0 => String::new(),
+        1 => "1 question waits for your answer: aside answer\n".to_owned(),
+        count => format!("{count} questions wait for your answer: aside answer\n"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use crate::{
-        api::wire::inbox::{InboxList, WaitingView},
-        cli::tests::run_against,
-    };
+    use super::*;
+    use crate::cli::tests::run_against;
     use hook::client::fake::FakeDaemon;
 
     #[test]
@@ -283,5 +430,28 @@ mod tests {
         let nothing = FakeDaemon::answering_paths(&[("/v1/inbox", r#"{"notifications":[],"questions":0}"#)]);
         let said = run_against(&nothing, &["inbox", "discuss", "last"]);
         assert_eq!(said, Err("hand the notification to the agent: no pending notifications".to_owned()));
+    }
+
+    #[test]
+    fn a_session_not_open_yet_has_no_queue() {
+        for (waits_for, expected) in [
+            (WaitingView::AGENT, Some("s1")),
+            (WaitingView::USER, Some("s1")),
+            (WaitingView::NEXT_SESSION, None),
+        ] {
+            let session = Some("s1".to_owned());
+            let waiting = WaitingView { session, waits_for: waits_for.to_owned(), ..WaitingView::default() };
+            assert_eq!(queue(&waiting), expected, "{waits_for}");
+        }
+    }
+
+    #[test]
+    fn discuss_is_offered_only_for_user_notifications() {
+        let waiting = |who: &str| WaitingView { waits_for: who.to_owned(), ..WaitingView::default() };
+        assert_eq!(
+            Choice::of(&waiting(WaitingView::USER)),
+            [Choice::Leave, Choice::Discuss, Choice::Dismiss, Choice::Text]
+        );
+        assert_eq!(Choice::of(&waiting("agent")), [Choice::Leave, Choice::Dismiss, Choice::Text]);
     }
 }

@@ -4,7 +4,6 @@
 //! All changes are planned before the first file is written; content of others stays unchanged,
 //! byte for byte.
 
-pub(super) mod accepted;
 pub(super) mod client;
 mod edit;
 mod error;
@@ -15,19 +14,18 @@ mod options;
 pub(super) mod places;
 pub(super) mod plan;
 pub(super) mod settings;
-mod status_line;
 mod systemd;
 pub(super) mod templates;
 
 use std::{env, path::Path};
 
 use clap::Subcommand;
-
 use hook::paths::Paths;
-
-use super::{CliError, Context, of_harness::Of};
-pub(super) use error::InstallError;
 use plan::Outcome;
+
+use super::{CliError, Context, harness::Of};
+
+pub(super) use error::InstallError;
 pub(super) use settings::quoted;
 
 #[derive(Debug, clap::Args)]

@@ -14,7 +14,7 @@ use std::{
 };
 
 use super::{
-    CliError, Context, running,
+    CliError, Context,
     serve::older_log,
     terminal::{Terminal, Tone, one_line},
     up,
@@ -37,7 +37,7 @@ pub(super) struct Args {
 
 /// The location of a log.
 #[derive(Debug, PartialEq, Eq)]
-enum Place {
+enum LogLocation {
     File(PathBuf),
     /// Not readable; a sentence about its location.
     Elsewhere(String),
@@ -45,8 +45,8 @@ enum Place {
 
 pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError> {
     let path = match place(context)? {
-        Place::File(path) => path,
-        Place::Elsewhere(location) => return Err(CliError::Log(location)),
+        LogLocation::File(path) => path,
+        LogLocation::Elsewhere(location) => return Err(CliError::Log(location)),
     };
     let mut log = Log::open(&path).map_err(|error| no_log(&path, error))?;
     let last = log.last_lines(args.lines).map_err(|source| unreadable(&path, source))?;
@@ -63,8 +63,8 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
     }
 }
 
-fn place(context: &Context<'_>) -> Result<Place, CliError> {
-    match running::running(&context.client) {
+fn place(context: &Context<'_>) -> Result<LogLocation, CliError> {
+    match up::running(&context.client) {
         Some(daemon) => match fs::read_link(format!("/proc/{}/fd/2", daemon.pid)) {
             Ok(stderr) => Ok(place_of(&stderr, daemon.pid)),
             Err(source) => {
@@ -72,23 +72,23 @@ fn place(context: &Context<'_>) -> Result<Place, CliError> {
                 Err(CliError::Input { name, source })
             }
         },
-        None => Ok(Place::File(context.state()?.join(up::LOG_FILE))),
+        None => Ok(LogLocation::File(context.state()?.join(up::LOG_FILE))),
     }
 }
 
 /// The target of a daemon's stderr, from the system's link.
 ///
 /// Source: proc_pid_fd(5).
-fn place_of(stderr: &Path, pid: u32) -> Place {
+fn place_of(stderr: &Path, pid: u32) -> LogLocation {
     let name = stderr.to_string_lossy();
     let location = match name.split(':').next() {
         Some("socket") => "systemd's journal; see it with `journalctl --user -u aside`".to_owned(),
         Some("pipe") => "a pipe of the program that started it".to_owned(),
         _ if name == "/dev/null" => "/dev/null; `aside up` keeps it in a file".to_owned(),
         _ if name.starts_with("/dev/") => format!("the terminal that it runs in, {name}"),
-        _ => return Place::File(stderr.to_owned()),
+        _ => return LogLocation::File(stderr.to_owned()),
     };
-    Place::Elsewhere(format!("process {pid} writes it to {location}"))
+    LogLocation::Elsewhere(format!("process {pid} writes it to {location}"))
 }
 
 fn no_log(path: &Path, source: io::Error) -> CliError {
@@ -201,13 +201,13 @@ mod tests {
 
     #[test]
     fn log_is_located_from_the_daemons_stderr() {
-        let elsewhere = |location: &str| Place::Elsewhere(format!("process 7 writes it to {location}"));
+        let elsewhere = |location: &str| LogLocation::Elsewhere(format!("process 7 writes it to {location}"));
         for (stderr, place) in [
             (
                 "/home/u/.local/state/aside/daemon.log",
-                Place::File("/home/u/.local/state/aside/daemon.log".into()),
+                LogLocation::File("/home/u/.local/state/aside/daemon.log".into()),
             ),
-            ("/tmp/a:b.log", Place::File("/tmp/a:b.log".into())),
+            ("/tmp/a:b.log", LogLocation::File("/tmp/a:b.log".into())),
             ("socket:[123]", elsewhere("systemd's journal; see it with `journalctl --user -u aside`")),
             ("pipe:[123]", elsewhere("a pipe of the program that started it")),
             ("/dev/null", elsewhere("/dev/null; `aside up` keeps it in a file")),

@@ -25,24 +25,22 @@ const FILES_MAX: usize = 100;
 #[derive(Debug)]
 pub(super) struct Unread {
     path: PathBuf,
-    text: String,
     error: ReadError,
 }
 
 #[derive(Debug)]
 enum ReadError {
-    Io(io::Error),
-    Matcher(Box<MatcherError>),
-    TooMany,
+    Unreadable(String),
+    /// The text of the file, and the mistake in it.
+    Matcher(Text, Box<MatcherError>),
 }
 
 impl fmt::Display for Unread {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let path = self.path.display();
         match &self.error {
-            ReadError::Io(error) => write!(f, "{path}: {error}"),
-            ReadError::Matcher(error) => write!(f, "{error}"),
-            ReadError::TooMany => write!(f, "{path}: only {FILES_MAX} files are read"),
+            ReadError::Unreadable(why) => write!(f, "{path}: {why}"),
+            ReadError::Matcher(_, error) => write!(f, "{error}"),
         }
     }
 }
@@ -52,14 +50,10 @@ impl Unread {
     pub(super) fn diagnostic(&self) -> Diagnostic {
         let file: Arc<str> = self.path.display().to_string().into();
         match &self.error {
-            ReadError::Io(error) => Diagnostic::error(Place::file(&file), "", error.to_string()),
-            ReadError::TooMany => {
-                Diagnostic::error(Place::file(&file), "", format!("only {FILES_MAX} files are read"))
-            }
-            ReadError::Matcher(error) => {
-                let text = Text::from(self.text.as_str());
+            ReadError::Unreadable(why) => Diagnostic::error(Place::file(&file), "", why.as_str()),
+            ReadError::Matcher(text, error) => {
                 let place = match error.position {
-                    Some((line, _)) => Place::line_of(&file, &text, line),
+                    Some((line, _)) => Place::line_of(&file, text, line),
                     None => Place::file(&file),
                 };
                 Diagnostic::error(place, error.field.as_str(), error.message.as_str())
@@ -80,12 +74,12 @@ pub(super) fn read_folder(folder: &Path) -> (Matchers, Vec<Unread>) {
         .collect();
     files.sort();
     if files.len() > FILES_MAX {
-        let (path, text) = (folder.to_owned(), String::new());
-        unread.push(Unread { path, text, error: ReadError::TooMany });
+        let error = ReadError::Unreadable(format!("only {FILES_MAX} files are read"));
+        unread.push(Unread { path: folder.to_owned(), error });
     }
     for path in files.iter().take(FILES_MAX).rev() {
         match read_file(path) {
-            Ok(matchers) => all = matchers.before(&all),
+            Ok(matchers) => all = matchers.followed_by(&all),
             Err(error) => unread.push(error),
         }
     }
@@ -94,11 +88,11 @@ pub(super) fn read_folder(folder: &Path) -> (Matchers, Vec<Unread>) {
 
 /// Errors: the file cannot be read, or is not a file of matchers.
 pub(super) fn read_file(path: &Path) -> Result<Matchers, Unread> {
-    let failed = |text: String, error| Unread { path: path.to_owned(), text, error };
+    let failed = |error| Unread { path: path.to_owned(), error };
     let text =
-        read_text(path, FILE_BYTES_MAX).map_err(|error| failed(String::new(), ReadError::Io(error)))?;
+        read_text(path, FILE_BYTES_MAX).map_err(|error| failed(ReadError::Unreadable(error.to_string())))?;
     Matchers::parse(&path.display().to_string(), &text)
-        .map_err(|error| failed(text, ReadError::Matcher(Box::new(error))))
+        .map_err(|error| failed(ReadError::Matcher(text.into(), Box::new(error))))
 }
 
 /// Errors: also if it is larger than `bytes_max`, or not a regular file.

@@ -12,8 +12,7 @@ use super::{
     sessions::{self, Sessions},
     sources,
     table::{Cell, Table},
-    terminal::Tone,
-    terminal::one_line,
+    terminal::{Tone, one_line},
 };
 use engine::notification::Priority;
 use journal::time::Timestamp;
@@ -46,13 +45,13 @@ pub(super) fn screen(status: &StatusView, context: &Context<'_>) -> Result<Strin
     let list = Sessions::read(DOING, &context.ask(DOING, "GET", sessions::PATH, None)?)?;
     let names = &list.names;
     let waiting = waiting(names, context) + &collecting(&status.notifications);
-    for part in [here(&list, context), waiting, delivered(names, context), sources(context)] {
+    for part in [open_sessions(&list, context), waiting, delivered(names, context), sources(context)] {
         text.push_str(&format!("\n{part}"));
     }
     Ok(text)
 }
 
-fn here(list: &Sessions, context: &Context<'_>) -> String {
+fn open_sessions(list: &Sessions, context: &Context<'_>) -> String {
     if list.len() == 0 {
         return "no open session: one opens with the first hook or exchange of an agent\n".to_owned();
     }

@@ -10,7 +10,6 @@
 //! For a single event the command requests its subscribers from the daemon, so that a type without
 //! subscribers is noticed.
 
-mod matching;
 mod scope;
 
 use std::{
@@ -23,7 +22,9 @@ use engine::event::{EventType, Severity};
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value, json};
 
-use super::{CliError, Context, absolute_folder, complain, ids, parse, refused, workspace_or_current};
+use super::{
+    CliError, Context, absolute_folder, complain, context::object, ids, parse, refused, workspace_or_current,
+};
 use crate::api::wire::{
     ErrorView,
     event::{NumberedError, Published, ResultView, Results, Summary},
@@ -32,7 +33,6 @@ use crate::api::wire::{
 const DOING: &str = "publish";
 /// The content type of one event per line.
 const LINES: &str = "application/x-ndjson";
-/// The default source.
 const SOURCE: &str = "cli";
 /// Most lines of one request; larger requests publish no faster.
 const BATCH_LINES_MAX: usize = 1_000;
@@ -102,7 +102,7 @@ fn publish_one(args: &Args, event_type: &EventType, context: &mut Context<'_>) -
     let mut payload = args.input.as_ref().map(|name| read_payload(name)).transpose()?.unwrap_or_default();
     payload.extend(parse_pairs(&args.pairs)?);
     let session = args.session.as_deref().map(|text| ids::addressee(text, context)).transpose()?;
-    let fields = [
+    let event = object([
         ("id", args.id.clone().map(Value::from)),
         ("type", Some(event_type.as_str().into())),
         ("source", Some(args.source.as_deref().unwrap_or(SOURCE).into())),
@@ -110,9 +110,7 @@ fn publish_one(args: &Args, event_type: &EventType, context: &mut Context<'_>) -
         ("session", session.map(Value::from)),
         ("workspace", args.default_workspace().map(Value::from)),
         ("payload", Some(Value::Object(payload))),
-    ];
-    let event: Value =
-        fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect();
+    ]);
     let body = event.to_string();
     let outcome = match send(context, "application/json", body.as_bytes())? {
         Published::Each(Results { results, .. }) => results.into_iter().next(),
@@ -124,7 +122,7 @@ fn publish_one(args: &Args, event_type: &EventType, context: &mut Context<'_>) -
     let Some(seq) = seq else {
         return Err(CliError::Refused { doing: DOING, refusal: error.unwrap_or_default() });
     };
-    let matched = matching::ask(context, &body);
+    let matched = scope::ask(context, &body);
     if args.json {
         let matched = matched.as_ref().map(|matched| &matched.json);
         return context

@@ -9,9 +9,7 @@
 //! `--watch`, on each change.
 
 mod child;
-mod plan;
 mod problems;
-mod publishing;
 mod task;
 
 use std::{
@@ -30,10 +28,8 @@ use journal::time::{Timestamp, duration_millis};
 
 use child::{Ending, Piece, Running, Sink, pieces};
 use hook::client::Client;
-use plan::Plan;
-use problems::{Follower, Mode};
-use publishing::Publishing;
-use task::{Task, TaskScope, command_line};
+use problems::{Follower, Mode, Plan};
+use task::{Publishing, Task, TaskScope, command_line};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -164,7 +160,7 @@ fn task_of(args: &Args) -> Task {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::{child::tests::Collected, publishing::PUBLISH_TIMEOUT, *};
+    use super::{child::tests::Collected, task::PUBLISH_TIMEOUT, *};
     use crate::cli::tests::bodies;
     use hook::client::fake::{FakeDaemon, Scratch};
 

@@ -1,7 +1,6 @@
 //! `aside serve`: runs the daemon in the foreground.
 
 mod log;
-mod log_file;
 
 use std::{
     cell::Cell,
@@ -25,16 +24,13 @@ use sd_notify::NotifyState;
 use tokio::{runtime::Builder, task};
 use tracing_subscriber::{fmt::writer::BoxMakeWriter, util::SubscriberInitExt};
 
-use self::{
-    log::{LogFormat, log_to, parse_filter},
-    log_file::LogFile,
-};
+use self::log::{LogFile, LogFormat, log_to, parse_filter};
 
-use super::{CliError, client_program::own_name, install::quoted};
+use super::{CliError, harness::own_name, install::quoted};
 use journal::NEEDED_THREADS;
 
 use crate::daemon::{self, Passed, Replaying, ServeOptions, Watcher, planted};
-pub(super) use log_file::older as older_log;
+pub(super) use log::older as older_log;
 
 /// Worker threads of the runtime: one for the engine's loop, one for connections.
 const WORKER_THREADS: usize = 2;

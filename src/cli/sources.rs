@@ -3,11 +3,12 @@
 use std::{env, sync::Arc, time::Duration};
 
 use engine::{request::hint, sorted::SortedSet, words::counted};
-use hook::client::percent_encode;
 use serde_json::{Value, json};
 
 use super::{
-    CliError, Context, client_program, history, parse,
+    CliError, Context,
+    context::{object, with_query},
+    harness, history, parse,
     table::{self, Cell, Table},
     terminal::{Terminal, Tone, one_line},
 };
@@ -59,7 +60,7 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
         [one] if args.name.is_some() => table::pairs(&detail(one, &view, context), &context.terminal),
         _ if args.json => format!("{}\n", parse::<Value>(DOING, &body)?),
         _ if args.all => all(&view, context),
-        _ => heard(&view, context),
+        _ => active_sources(&view, context),
     };
     context.print(&text)
 }
@@ -70,11 +71,11 @@ pub(super) fn read(since: &str, context: &Context<'_>) -> Result<SourcesView, Cl
 }
 
 fn ask(since: &str, context: &Context<'_>) -> Result<Vec<u8>, CliError> {
-    context.ask(DOING, "GET", &format!("/v1/sources?since={}", percent_encode(since)), None)
+    context.ask(DOING, "GET", &with_query("/v1/sources", &[("since", Some(since))]), None)
 }
 
 /// The sources that have published or are in trouble, and the number of the others.
-fn heard(view: &SourcesView, context: &Context<'_>) -> String {
+fn active_sources(view: &SourcesView, context: &Context<'_>) -> String {
     let terminal = &context.terminal;
     let line = |text: &str| format!("{}\n", terminal.wrap(&one_line(text), 0, 2));
     let (heard, silent): (Vec<&SourceView>, Vec<&SourceView>) =
@@ -161,7 +162,7 @@ pub(super) fn note(source: &SourceView, context: &Context<'_>) -> Option<String>
     if let Some(missing) = &source.missing {
         return Some(one_line(missing));
     }
-    if source.name == <Asking>::NAME && client_program::on_path("gh").next().is_none() {
+    if source.name == <Asking>::NAME && harness::on_path("gh").next().is_none() {
         return Some("no `gh` in your PATH, so checks are not requested".to_owned());
     }
     let row = Producer::find(&source.name).filter(|row| row.is_of_folders())?;
@@ -235,28 +236,27 @@ fn detail(source: &SourceView, view: &SourcesView, context: &Context<'_>) -> Val
         Some(false) => "off",
         None => "published by others",
     };
-    let mut fields = json!({ "name": name, "kind": kind, "state": state });
-    let mut add = |key: &str, value: Option<String>| {
-        if let (Some(value), Some(fields)) = (value, fields.as_object_mut()) {
-            fields.insert(key.to_owned(), value.into());
-        }
-    };
     let settings =
         Producer::find(name).filter(|row| row.kind.is_switched()).map(|row| match row.kind.is_list() {
             true => format!("[[sources.{name}]] in aside.toml"),
             false => format!("[sources.{name}] in aside.toml"),
         });
-    add("note", note(source, context));
-    add("troubles", (!troubles.is_empty()).then(|| one_line(&troubles.join("; "))));
-    add("about", about.clone());
-    add("needs", needs.clone());
-    add("settings", settings);
-    add("types", Some(types.join(", ")));
-    add("last event", count.last_at.as_deref().map(|at| terminal.moment(at)));
-    add("events", Some(count.events.to_string()));
-    add("delivered", Some(format!("{}, for about {} tokens", count.delivered, count.tokens)));
-    add("counted", Some(format!("since {}", terminal.moment(&view.since))));
-    fields
+    let troubles = (!troubles.is_empty()).then(|| one_line(&troubles.join("; ")));
+    object([
+        ("name", Some(json!(name))),
+        ("kind", Some(json!(kind))),
+        ("state", Some(state.into())),
+        ("note", note(source, context).map(Value::from)),
+        ("troubles", troubles.map(Value::from)),
+        ("about", about.clone().map(Value::from)),
+        ("needs", needs.clone().map(Value::from)),
+        ("settings", settings.map(Value::from)),
+        ("types", Some(types.join(", ").into())),
+        ("last event", count.last_at.as_deref().map(|at| terminal.moment(at).into())),
+        ("events", Some(count.events.to_string().into())),
+        ("delivered", Some(format!("{}, for about {} tokens", count.delivered, count.tokens).into())),
+        ("counted", Some(format!("since {}", terminal.moment(&view.since)).into())),
+    ])
 }
 
 #[cfg(test)]

@@ -100,7 +100,7 @@ impl TokenCounts {
 impl StatusView {
     /// The daemon's version and start.
     pub(super) fn daemon(&self) -> String {
-        format!("aside {} runs: process {}, up {}", self.version, self.pid, up(self.uptime_ms))
+        format!("aside {} runs: process {}, up {}", self.version, self.pid, uptime_text(self.uptime_ms))
     }
 
     /// Problems that need attention, a line each.
@@ -217,7 +217,7 @@ fn size(bytes: u64) -> String {
 }
 
 /// A duration in its two largest units.
-fn up(millis: u64) -> String {
+fn uptime_text(millis: u64) -> String {
     let seconds = Duration::from_millis(millis).as_secs();
     let (minutes, hours, days) = (seconds / 60, seconds / 3_600, seconds / 86_400);
     match (days, hours, minutes) {
@@ -478,7 +478,7 @@ old         off    1        0
         for (millis, expected) in
             [(999, "0s"), (59_999, "59s"), (61_000, "1m 1s"), (7_260_000, "2h 1m"), (90_000_000, "1d 1h")]
         {
-            assert_eq!(up(millis), expected);
+            assert_eq!(uptime_text(millis), expected);
         }
     }
 }

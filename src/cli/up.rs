@@ -1,4 +1,5 @@
-//! `aside up`: starts the daemon in the background, unless one runs.
+//! `aside up` and `aside down`: start the daemon in the background, and stop that of the state folder;
+//! and the daemon that runs, of this version or another one.
 
 use std::{
     env,
@@ -18,15 +19,20 @@ use std::{
 };
 
 use hook::{client::Client, paths::Paths};
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal},
+};
+use serde::Deserialize;
 
 use super::{
-    CliError, Context, down,
-    error::{READY_TIMEOUT, UpError},
-    running::{Running, running},
+    CliError, Context,
+    error::{DownError, READY_TIMEOUT, STOP_SECONDS, UpError},
 };
 use crate::{
+    api::wire::views::ConfigView,
     daemon::{
-        LOCK_FILE,
+        JOURNAL_FOLDER, LOCK_FILE,
         version::{BUILD, VERSION},
     },
     harness::table::KINDS,
@@ -75,7 +81,7 @@ fn begun_by_another(client: &Client, state: &Path) -> Option<Running> {
     for _ in 0..looks {
         let daemon = running(client);
         // It may hold the lock before it has recorded its process.
-        if daemon.is_some() || !matches!(down::is_locked(&lock), Ok(true)) {
+        if daemon.is_some() || !matches!(is_locked(&lock), Ok(true)) {
             return daemon;
         }
         thread::park_timeout(pause);
@@ -177,10 +183,133 @@ fn spawn(paths: &Paths, filter: &str, stdout: UnixStream, log: &Log, log_file: F
     command.spawn()
 }
 
+pub(super) fn down(context: &mut Context<'_>) -> Result<(), CliError> {
+    let state = context.state()?;
+    let lock = state.join(LOCK_FILE);
+    let stopped = match stop(|| holder(&lock)).map_err(CliError::Down)? {
+        None => stop_without_lock_file(&state, context).map_err(CliError::Down)?,
+        stopped => stopped,
+    };
+    let text = match stopped {
+        Some(pid) => format!("aside has stopped; it was process {pid}\n"),
+        None => format!("no daemon runs for {}\n", state.display()),
+    };
+    context.print(&text)
+}
+
+/// Stops the daemon if its lock file was deleted: the journal's folder is locked too, and the
+/// daemon reports its process.
+fn stop_without_lock_file(state: &Path, context: &Context<'_>) -> Result<Option<i32>, DownError> {
+    let journal = state.join(JOURNAL_FOLDER);
+    if !is_locked(&journal)? {
+        return Ok(None);
+    }
+    let pid = running(&context.client).and_then(|daemon| Pid::from_raw(i32::try_from(daemon.pid).ok()?));
+    let pid = pid.ok_or_else(|| DownError::Unknown { state: state.to_owned() })?;
+    stop(|| Ok(is_locked(&journal)?.then_some(pid)))
+}
+
+/// Stops the daemon identified by `holder`, and waits for its end; `None` if there is none.
+fn stop(holder: impl Fn() -> Result<Option<Pid>, DownError>) -> Result<Option<i32>, DownError> {
+    let Some(pid) = holder()? else { return Ok(None) };
+    let number = pid.as_raw_pid();
+    let failed = |error: rustix::io::Errno| DownError::Signal { pid: number, source: error.into() };
+    let process = match pidfd_open(pid, PidfdFlags::empty()) {
+        Ok(process) => process,
+        Err(rustix::io::Errno::SRCH) => return Ok(None),
+        Err(error) => return Err(failed(error)),
+    };
+    // The process id may have been reused between reading and opening; the lock is still held only
+    // by a living daemon.
+    if holder()? != Some(pid) {
+        return Ok(None);
+    }
+    pidfd_send_signal(&process, Signal::TERM).map_err(failed)?;
+    let limit = Timespec { tv_sec: STOP_SECONDS, tv_nsec: 0 };
+    match poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&limit)).map_err(failed)? {
+        0 => Err(DownError::Stays { pid: number }),
+        _ => Ok(Some(number)),
+    }
+}
+
+/// The process that holds the lock, if any.
+fn holder(path: &Path) -> Result<Option<Pid>, DownError> {
+    let failed = |source| DownError::Lock { path: path.to_owned(), source };
+    let Some(file) = locked(path)? else { return Ok(None) };
+    let text = io::read_to_string(file).map_err(failed)?;
+    let pid = text.split_whitespace().next().and_then(|word| word.parse().ok()).and_then(Pid::from_raw);
+    let unknown = || io::Error::new(io::ErrorKind::InvalidData, "it is locked, but names no process");
+    pid.map(Some).ok_or_else(|| failed(unknown()))
+}
+
+/// Whether the lock is held.
+fn is_locked(path: &Path) -> Result<bool, DownError> {
+    locked(path).map(|file| file.is_some())
+}
+
+/// The file or folder at `path`, if it is locked.
+fn locked(path: &Path) -> Result<Option<File>, DownError> {
+    let failed = |source| DownError::Lock { path: path.to_owned(), source };
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(failed(error)),
+    };
+    match file.try_lock_shared() {
+        Ok(()) => Ok(None),
+        Err(std::fs::TryLockError::Error(error)) => Err(failed(error)),
+        Err(std::fs::TryLockError::WouldBlock) => Ok(Some(file)),
+    }
+}
+
+/// Time limit of a running daemon's status.
+const STATUS_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The status of a running daemon.
+#[derive(Debug, Deserialize)]
+pub(super) struct Running {
+    pub(super) version: String,
+    /// Empty if it is older than this field.
+    #[serde(default)]
+    pub(super) build: String,
+    pub(super) pid: u32,
+    #[serde(default)]
+    pub(super) clock_ahead_ms: i64,
+    #[serde(default)]
+    pub(super) journal: RunningJournal,
+    #[serde(default)]
+    pub(super) config: ConfigView,
+}
+
+impl Running {
+    /// Its version and build, if it is another program than this one.
+    pub(super) fn other_program(&self) -> Option<String> {
+        let Self { version, build, .. } = self;
+        if version != VERSION {
+            return Some(format!("version {version}"));
+        }
+        let shown = if build.is_empty() { "an earlier one" } else { build };
+        (build != BUILD).then(|| format!("version {version}, build {shown}"))
+    }
+}
+
+/// The status of its journal.
+#[derive(Debug, Default, Deserialize)]
+pub(super) struct RunningJournal {
+    #[serde(default)]
+    pub(super) problems: Vec<String>,
+}
+
+/// The daemon at `client`'s socket, if it answers as one.
+pub(super) fn running(client: &Client) -> Option<Running> {
+    let client = Client::new(client.socket().to_owned(), STATUS_TIMEOUT);
+    let response = client.request("GET", "/v1/status", &[], b"").ok()?;
+    serde_json::from_slice(&response.body).ok().filter(|_| response.status == 200)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::running::STATUS_TIMEOUT;
     use hook::client::fake::FakeDaemon;
 
     #[test]
@@ -191,5 +320,27 @@ mod tests {
         lock.lock().expect("nobody has it");
         let client = Client::new(daemon.socket().to_owned(), STATUS_TIMEOUT);
         assert_eq!(begun_by_another(&client, state.path()).map(|daemon| daemon.pid), Some(41));
+    }
+
+    #[test]
+    fn daemon_of_another_version_counts_as_running() {
+        let status = r#"{"version":"9","pid":7,"config":{"state":"partly","new":[1]},"journal":{}}"#;
+        let daemon = FakeDaemon::answering_json(200, status);
+        let client = Client::new(daemon.socket().to_owned(), STATUS_TIMEOUT);
+        let running = running(&client).expect("it runs");
+        assert_eq!(running.other_program().as_deref(), Some("version 9"));
+        assert_eq!((&*running.version, running.pid, &*running.config.state), ("9", 7, "partly"));
+        for (build, other) in [
+            (BUILD, None),
+            ("0", Some(format!("version {VERSION}, build 0"))),
+            ("", Some(format!("version {VERSION}, build an earlier one"))),
+        ] {
+            let status = format!(r#"{{"version":"{VERSION}","build":"{build}","pid":7}}"#);
+            let daemon = FakeDaemon::answering_json(200, &status);
+            let client = Client::new(daemon.socket().to_owned(), STATUS_TIMEOUT);
+            assert_eq!(super::running(&client).expect("it runs").other_program(), other);
+        }
+        let other = FakeDaemon::answering_json(200, "{}");
+        assert!(super::running(&Client::new(other.socket().to_owned(), STATUS_TIMEOUT)).is_none());
     }
 }

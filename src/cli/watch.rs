@@ -9,16 +9,15 @@ use engine::{
     words::Words,
 };
 use hook::client::percent_encode;
-use serde::de::IgnoredAny;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::{
     CliError, Context, absolute_folder,
+    context::{object, with_query},
     ids::{self, Names},
     parse,
     table::{Cell, Table},
-    terminal::Tone,
-    terminal::one_line,
+    terminal::{Tone, one_line},
     workspace_or_current,
 };
 use crate::api::wire::watches::{ConditionView, WatchAnswer, WatchList, WatchView};
@@ -91,39 +90,42 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
         return list(&args.whose, context);
     }
     let needs = if args.all { "all" } else { "any" };
-    let mut fields = Map::new();
-    fields.insert("conditions".to_owned(), json!(args.conditions));
-    fields.insert("needs".to_owned(), needs.into());
-    insert(&mut fields, "note", args.note.as_deref());
-    set("set the watch", fields, &args.whose, context)
+    let own = [
+        ("conditions", Some(json!(args.conditions))),
+        ("needs", Some(needs.into())),
+        ("note", args.note.clone().map(Value::from)),
+    ];
+    set("set the watch", own, &args.whose, context)
 }
 
 pub(super) fn remind(args: &RemindArgs, context: &mut Context<'_>) -> Result<(), CliError> {
-    let mut fields = Map::new();
-    fields.insert("conditions".to_owned(), json!([args.when]));
-    insert(&mut fields, "note", Some(&args.text));
-    insert(&mut fields, "kind", args.kind.as_deref());
-    set("set the reminder", fields, &args.whose, context)
-}
-
-fn insert(fields: &mut Map<String, Value>, name: &str, text: Option<&str>) {
-    fields.extend(text.map(|text| (name.to_owned(), Value::from(text))));
+    let own = [
+        ("conditions", Some(json!([args.when]))),
+        ("note", Some(json!(args.text))),
+        ("kind", args.kind.clone().map(Value::from)),
+    ];
+    set("set the reminder", own, &args.whose, context)
 }
 
 fn set(
     doing: &'static str,
-    mut fields: Map<String, Value>,
+    [first, second, third]: [(&str, Option<Value>); 3],
     whose: &Whose,
     context: &mut Context<'_>,
 ) -> Result<(), CliError> {
     let session = whose.session.as_deref().map(|text| ids::addressee(text, context)).transpose()?;
-    insert(&mut fields, "session", session.as_deref());
-    insert(&mut fields, "workspace", whose.workspace.as_deref().map(absolute_folder).as_deref());
-    insert(&mut fields, "cwd", workspace_or_current(None).as_deref());
-    insert(&mut fields, "expires", whose.expires.as_deref());
-    let body = context.ask(doing, "POST", PATH, Some(&Value::Object(fields)))?;
+    let fields = object([
+        first,
+        second,
+        third,
+        ("session", session.map(Value::from)),
+        ("workspace", whose.workspace.as_deref().map(absolute_folder).map(Value::from)),
+        ("cwd", workspace_or_current(None).map(Value::from)),
+        ("expires", whose.expires.clone().map(Value::from)),
+    ]);
+    let body = context.ask(doing, "POST", PATH, Some(&fields))?;
     if whose.json {
-        return print_json(doing, &body, context);
+        return context.print_json(doing, &body);
     }
     let answer: WatchAnswer = parse(doing, &body)?;
     let text = match &answer.watch {
@@ -153,10 +155,10 @@ fn cancel(id: &str, context: &mut Context<'_>) -> Result<(), CliError> {
 fn list(whose: &Whose, context: &mut Context<'_>) -> Result<(), CliError> {
     let doing = "list the watches";
     let session = whose.session.as_deref().map(|text| ids::session(text, context)).transpose()?;
-    let query = session.map(|id| format!("?session={}", percent_encode(&id))).unwrap_or_default();
-    let body = context.ask(doing, "GET", &format!("{PATH}{query}"), None)?;
+    let path = with_query(PATH, &[("session", session.as_deref())]);
+    let body = context.ask(doing, "GET", &path, None)?;
     if whose.json {
-        return print_json(doing, &body, context);
+        return context.print_json(doing, &body);
     }
     let WatchList { watches } = parse(doing, &body)?;
     let names = Names::ask(context);
@@ -171,11 +173,6 @@ fn list(whose: &Whose, context: &mut Context<'_>) -> Result<(), CliError> {
     }
     let text = if table.is_empty() { "no watches\n".to_owned() } else { table.text(&context.terminal) };
     context.print(&text)
-}
-
-fn print_json(doing: &'static str, body: &[u8], context: &mut Context<'_>) -> Result<(), CliError> {
-    parse::<IgnoredAny>(doing, body)?;
-    context.print(&format!("{}\n", String::from_utf8_lossy(body)))
 }
 
 fn short(id: &str) -> String {

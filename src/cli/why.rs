@@ -4,7 +4,7 @@ mod words;
 
 use engine::sorted::SortedSet;
 use hook::client::percent_encode;
-use serde_json::{Value, value::RawValue};
+use serde_json::value::RawValue;
 
 use super::{
     CliError, Context, history,
@@ -39,7 +39,7 @@ pub(super) struct Args {
 }
 
 /// The entry with the id.
-enum Found {
+enum Entry {
     Notification(Vec<u8>),
     Event(Vec<u8>),
     Injection(Vec<u8>),
@@ -48,21 +48,20 @@ enum Found {
 pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError> {
     let found = look_up(&args.id, context)?;
     if args.json {
-        let (Found::Notification(body) | Found::Event(body) | Found::Injection(body)) = &found;
-        let answer: Value = parse(DOING, body)?;
-        return context.print(&format!("{answer}\n"));
+        let (Entry::Notification(body) | Entry::Event(body) | Entry::Injection(body)) = &found;
+        return context.print_json(DOING, body);
     }
     let names = Names::ask(context);
     let page = Page { context, names };
     let text = match found {
-        Found::Notification(body) => {
+        Entry::Notification(body) => {
             let NotificationWithHistory { notification, events, history, projection } = parse(DOING, &body)?;
             page.notification(&notification, &events)?
                 + &page.became(&history, FORGOTTEN)
                 + &page.next(words::next(&history))
                 + &history::lag(&projection)
         }
-        Found::Event(body) => {
+        Entry::Event(body) => {
             let EventWithHistory { event, history, others, projection } = parse(DOING, &body)?;
             let event: EventView<'_> = parse(DOING, event.get().as_bytes())?;
             let none = unknown(history::seq(DOING, &event)?, projection.seq);
@@ -73,7 +72,7 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
                 + &page.next(words::next(&history))
                 + &history::lag(&projection)
         }
-        Found::Injection(body) => {
+        Entry::Injection(body) => {
             let NamedInjections { injections, projection: _ } = parse(DOING, &body)?;
             let texts: Result<Vec<String>, CliError> =
                 injections.iter().map(|injection| page.injection(injection)).collect();
@@ -86,7 +85,7 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
 }
 
 /// Looks up `text` as a whole id, else as a prefix.
-fn look_up(text: &str, context: &Context<'_>) -> Result<Found, CliError> {
+fn look_up(text: &str, context: &Context<'_>) -> Result<Entry, CliError> {
     let refused = match text {
         ids::LAST => CliError::Refused { doing: DOING, refusal: ErrorView::default() },
         _ => match look_up_id(text, context) {
@@ -106,19 +105,19 @@ fn look_up(text: &str, context: &Context<'_>) -> Result<Found, CliError> {
 
 /// Looks up a notification, an event and an injection, in this order; if the history is unreadable,
 /// the journal may still have an event.
-fn look_up_id(id: &str, context: &Context<'_>) -> Result<Found, CliError> {
+fn look_up_id(id: &str, context: &Context<'_>) -> Result<Entry, CliError> {
     let name = percent_encode(id);
     let ask = |what: &str| context.ask(DOING, "GET", &format!("/v1/{what}/{name}"), None);
     let refused = match ask("notifications") {
         Err(CliError::Refused { .. }) => match ask("events") {
             Err(refused @ CliError::Refused { .. }) => refused,
-            other => return other.map(Found::Event),
+            other => return other.map(Entry::Event),
         },
-        other => return other.map(Found::Notification),
+        other => return other.map(Entry::Notification),
     };
     match ask("injections") {
         Err(CliError::Refused { .. }) => Err(refused),
-        other => other.map(Found::Injection),
+        other => other.map(Entry::Injection),
     }
 }
 

@@ -16,7 +16,7 @@ use serde_json::Value as Json;
 use crate::config::{
     case,
     layers::SourceFile,
-    raw::{Document, Parsed, Value, finish_all},
+    raw::{Parsed, Value},
     report::Diagnostic,
     values,
 };
@@ -26,27 +26,15 @@ pub(crate) type Entries = SortedMap<EventType, CatalogueEntry>;
 
 /// Adds the entries of one file to those of earlier layers; returns the mistakes.
 pub(crate) fn read(file: &SourceFile, entries: &mut Entries) -> Vec<Diagnostic> {
-    let documents = match Document::parse(file) {
-        Ok(document) => [document],
-        Err(found) => return found,
-    };
-    let mut found = finish_all(&documents, &["event"], Vec::new());
-    let [document] = &documents;
-    let Some(value) = document.value("event") else { return found };
-    let Some(items) = value.items() else {
-        found.extend(value.wrong_kind("an array of tables, each begun by [[event]]"));
-        return found;
-    };
     let mut own = Entries::new();
-    for item in &items {
-        match entry(item) {
-            Ok(entry) if own.contains_key(&entry.event_type) => {
-                found.push(item.error(format!("there are two entries for `{}`", entry.event_type)));
-            }
-            Ok(entry) => drop(own.insert(entry.event_type.clone(), entry)),
-            Err(wrong) => found.extend(wrong),
+    let found = values::each_table(file, "event", usize::MAX, |item| {
+        let entry = entry(item)?;
+        if own.contains_key(&entry.event_type) {
+            return Err(vec![item.error(format!("there are two entries for `{}`", entry.event_type))]);
         }
-    }
+        own.insert(entry.event_type.clone(), entry);
+        Ok(())
+    });
     entries.extend(own);
     found
 }

@@ -8,7 +8,6 @@
 use std::{rc::Rc, sync::Arc};
 
 use crate::config::{
-    effective::{self},
     layers::{LayerKind, SourceFile},
     raw::{Document, Value},
     report::{Diagnostic, Place, is_bare_key, shown},
@@ -210,8 +209,7 @@ pub(crate) fn findings_of_lost_keys(
     later: &[Rc<Document<'_>>],
     place: &Place,
 ) -> Vec<Diagnostic> {
-    let [before, own] =
-        [earlier, later].map(|documents| effective::keys_of(documents.iter().map(|one| &**one)));
+    let [before, own] = [earlier, later].map(|documents| keys_of(documents.iter().map(|one| &**one)));
     let is_off = own.iter().any(|key| key.key == "subscriber.enabled" && *key.value == *"false");
     if is_off {
         return Vec::new();
@@ -225,7 +223,7 @@ fn falls_back(before: &KeyInForce, own: &[KeyInForce]) -> bool {
     let has = |key: &str| own.iter().any(|one| one.key == key);
     let has_no_batch = own.iter().any(|one| one.key == "batching.window_ms" && *one.value == *"0");
     let is_without_effect = WITHOUT_EFFECT.contains(&key) || (has_no_batch && OF_A_BATCH.contains(&key));
-    let is_text = effective::is_text(before) && own.iter().any(effective::is_text);
+    let is_text = is_text(before) && own.iter().any(is_text);
     let is_part_of_lost =
         PARTS.iter().any(|(part, wholes)| *part == key && !wholes.iter().any(|whole| has(whole)));
     !has(key)
@@ -237,17 +235,16 @@ fn falls_back(before: &KeyInForce, own: &[KeyInForce]) -> bool {
 
 /// Whether a value has the effect of an absent one.
 fn is_default(before: &KeyInForce, default: &str) -> bool {
-    let Some(value) = effective::value(&before.value) else { return false };
-    let is_empty = value.as_str().is_some_and(str::is_empty) || value.as_array().is_some_and(Vec::is_empty);
+    let Some(own) = value(&before.value) else { return false };
+    let is_empty = own.as_str().is_some_and(str::is_empty) || own.as_array().is_some_and(Vec::is_empty);
     // Without `equal` the fields of `supersede_key` must match, with an empty one none.
-    effective::value(default).as_ref() == Some(&value) || (is_empty && before.key != "limits.equal")
+    value(default).as_ref() == Some(&own) || (is_empty && before.key != "limits.equal")
 }
 
 /// A file without a text has the shipped one of its id, so that is not lost.
 fn is_shipped_text(key: &KeyInForce, earlier: &[Rc<Document<'_>>]) -> bool {
     let mut files = earlier.iter().map(|document| document.file());
-    effective::is_text(key)
-        && files.any(|file| file.layer == LayerKind::Shipped && file.path == key.place.file)
+    is_text(key) && files.any(|file| file.layer == LayerKind::Shipped && file.path == key.place.file)
 }
 
 fn default_of(key: &str, own: &[KeyInForce]) -> &'static str {
@@ -325,7 +322,7 @@ mod tests {
     #[test]
     fn both_forms_of_columns_are_read_in_order() {
         let read = |output: &str| {
-            DeclaredText::of(&effective::keys(&[SourceFile {
+            DeclaredText::of(&keys(&[SourceFile {
                 layer: LayerKind::User,
                 name: "subscribers/a.toml".into(),
                 path: "a.toml".into(),

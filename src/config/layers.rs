@@ -14,14 +14,11 @@
 //! `daemon/rules.rs`). The path of the layer's folder is not included: the same files in another
 //! home are the same generation.
 
-use std::{
-    fmt,
-    sync::{Arc, LazyLock},
-};
+use std::sync::{Arc, LazyLock};
 
 use engine::sorted::SortedSet;
-
 use serde::{Deserialize, Serialize};
+use strum::{Display, IntoStaticStr};
 
 use crate::config::text::{self, Text, sha256_hex};
 
@@ -32,8 +29,11 @@ const BUNDLE_VERSION: u32 = 1;
 static SHIPPED: LazyLock<Sources> = LazyLock::new(|| Sources::of_shipped(text::rules()));
 
 /// The owner of a layer; ordered, a later one overrides an earlier one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, IntoStaticStr, Display,
+)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum LayerKind {
     /// In the binary.
     Shipped,
@@ -43,22 +43,7 @@ pub enum LayerKind {
     User,
 }
 
-impl LayerKind {
-    /// Its word.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Shipped => "shipped",
-            Self::System => "system",
-            Self::User => "user",
-        }
-    }
-}
-
-impl fmt::Display for LayerKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
+engine::words::impl_as_str!(LayerKind);
 
 /// The kind of a file in a layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -147,30 +132,17 @@ pub struct Sources {
 }
 
 /// The contents of a bundle of any version.
-#[derive(Deserialize)]
+#[derive(Serialize, Deserialize)]
 struct Bundle {
     version: u32,
     files: Vec<ListedFile>,
 }
 
-#[derive(Deserialize)]
+#[derive(Serialize, Deserialize)]
 struct ListedFile {
     layer: LayerKind,
     name: Arc<str>,
     sha256: String,
-}
-
-#[derive(Serialize)]
-struct WrittenBundle<'a> {
-    version: u32,
-    files: Vec<WrittenFile<'a>>,
-}
-
-#[derive(Serialize)]
-struct WrittenFile<'a> {
-    layer: LayerKind,
-    name: &'a str,
-    sha256: &'a str,
 }
 
 /// Why a text is not a bundle.
@@ -290,12 +262,12 @@ impl Sources {
 
     /// The list of all files. Files that could not be read are in neither the rules nor the bundle.
     pub fn to_bundle(&self) -> String {
-        let files = self.files.iter().map(|file| WrittenFile {
+        let files = self.files.iter().map(|file| ListedFile {
             layer: file.layer,
-            name: &file.name,
-            sha256: file.text.sha256(),
+            name: Arc::clone(&file.name),
+            sha256: file.text.sha256().to_owned(),
         });
-        let bundle = WrittenBundle { version: BUNDLE_VERSION, files: files.collect() };
+        let bundle = Bundle { version: BUNDLE_VERSION, files: files.collect() };
         serde_json::to_string(&bundle).expect("strings and numbers are JSON")
     }
 

@@ -25,7 +25,6 @@ use strum::{IntoStaticStr, VariantArray};
 use toon::tokens;
 
 use crate::config::{
-    patterns,
     raw::{Parsed, Section, Value},
     report::shown,
     values,
@@ -67,7 +66,6 @@ pub(crate) struct Limits {
     pub(crate) order: OrderRule,
 }
 
-/// Reads the section.
 pub(crate) fn read_limits(section: &mut Section<'_>, known_types: &[&str]) -> Limits {
     let Written { rate, ttl, supersede_key, resolved_by, equal, revision, order_by } = Written::read(section);
     check_limits(section);
@@ -104,7 +102,7 @@ fn read_resolve(
     supersede_key: &[FieldPath],
     known_types: &[&str],
 ) -> Option<ResolveRule> {
-    patterns::check(section, "resolved_by", &by, known_types);
+    values::check_patterns(section, "resolved_by", &by, known_types);
     if by.is_empty() {
         if equal.is_some_and(|equal| !equal.is_empty()) && !section.is_wrong("resolved_by") {
             let message = "`equal` needs `resolved_by`: it names the fields that must match for an event to resolve a notification";
@@ -256,7 +254,7 @@ pub(super) fn unsupported_output() -> Vec<Key> {
 /// Checks the keys of `[limits]`.
 pub(crate) fn check_limits(section: &mut Section<'_>) {
     refuse(section, "inhibited_by", |value| {
-        values::list(value, patterns::read).map(|patterns| !patterns.is_empty())
+        values::list(value, values::parsed::<Pattern>).map(|patterns| !patterns.is_empty())
     });
     refuse(section, "quiet", hours);
     refuse(section, "deliver_after", delay);

@@ -37,7 +37,7 @@ pub fn layers_of(user_folder: &Path) -> [(LayerKind, PathBuf); 2] {
 /// `compile`.
 pub fn read_layers(folders: &[(LayerKind, PathBuf)]) -> Sources {
     folders.iter().fold(Sources::shipped(), |sources, (layer, folder)| {
-        let mut found = Found::new(*layer);
+        let mut found = LayerFiles::new(*layer);
         found.read_file(&folder.join("aside.toml"), "aside.toml");
         found.read_file(&folder.join("events.toml"), "events.toml");
         found.read_file(&folder.join("webhooks.toml"), "webhooks.toml");
@@ -60,19 +60,19 @@ pub fn with_missing(sources: Sources, user_folder: &Path, used: &Sources) -> Sou
 
 /// Adds one file to `sources`, as `name` of the user's layer.
 pub fn with_file(sources: Sources, path: &Path, name: &str) -> Sources {
-    let mut found = Found::new(LayerKind::User);
+    let mut found = LayerFiles::new(LayerKind::User);
     found.read_file(path, name);
     found.add_to(sources)
 }
 
-struct Found {
+struct LayerFiles {
     layer: LayerKind,
     files: Vec<SourceFile>,
     unreadable: Vec<Unreadable>,
     ignored: Vec<Unreadable>,
 }
 
-impl Found {
+impl LayerFiles {
     fn new(layer: LayerKind) -> Self {
         Self { layer, files: Vec::new(), unreadable: Vec::new(), ignored: Vec::new() }
     }

@@ -52,7 +52,6 @@ impl<'s> Document<'s> {
         Err(found)
     }
 
-    /// The file.
     pub(crate) fn file(&self) -> &'s SourceFile {
         self.file
     }
@@ -106,12 +105,10 @@ impl<'s> Value<'s> {
         Self { file, key, span: value.span(), key_span: None, value: value.get_ref() }
     }
 
-    /// The value itself.
     pub(crate) fn get(&self) -> &'s DeValue<'s> {
         self.value
     }
 
-    /// Its file.
     pub(crate) fn file(&self) -> &'s SourceFile {
         self.file
     }

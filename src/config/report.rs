@@ -93,7 +93,6 @@ impl Place {
         Self { file: Arc::clone(file), span, text: text.clone() }
     }
 
-    /// A whole file.
     pub(crate) fn file(file: &Arc<str>) -> Self {
         Self { file: Arc::clone(file), span: 0..0, text: "".into() }
     }
@@ -213,7 +212,6 @@ impl Diagnostic {
         Self { nearest: nearest.map(|nearest| shown(nearest.as_ref())), ..self }
     }
 
-    /// Adds further advice.
     pub(crate) fn with_note(self, note: impl Into<String>) -> Self {
         Self { note: Some(note.into()), ..self }
     }

@@ -31,7 +31,6 @@ use crate::config::{
     case::{self, SubscriberTest},
     layout::{self, DeclaredPlaces, KnownTemplates, LayoutRule, OwnText},
     limits::{self, Limits},
-    patterns,
     raw::{Document, Section, Value, finish_all},
     report::{Diagnostic, Level, Place},
     values,
@@ -68,11 +67,9 @@ pub(crate) struct SubscriberFile {
     pub(crate) compiled: Option<CompiledFile>,
     /// The places of what the files declare for the text.
     pub(crate) places: DeclaredPlaces,
-    /// Errors and warnings.
     pub(crate) found: Vec<Diagnostic>,
 }
 
-/// A valid file.
 pub(crate) struct CompiledFile {
     /// The subscriber, with the text in force.
     pub(crate) subscriber: Subscriber,
@@ -234,7 +231,12 @@ fn activity(
 
 fn read_events(section: &mut Section<'_>, context: &Context<'_>) -> Events {
     let events = Events::read(section);
-    patterns::check(section, "types", events.types.as_deref().unwrap_or_default(), context.known_types);
+    values::check_patterns(
+        section,
+        "types",
+        events.types.as_deref().unwrap_or_default(),
+        context.known_types,
+    );
     if events.condition.as_ref().is_some_and(Condition::is_constant) {
         section.warn("where", "`where` uses no field of the event, so it matches all events or none");
     }

@@ -18,7 +18,7 @@ use crate::{
     config::{
         case,
         layers::{LayerKind, SourceFile},
-        raw::{Document, Parsed, Section, Value, finish_all},
+        raw::{Parsed, Section, Value},
         report::{Diagnostic, shown},
         values,
     },
@@ -28,7 +28,6 @@ const SHIPPED: &str = include_str!("../../config/webhooks.toml");
 /// Most rows of a file.
 const ROWS_MAX: usize = 1_000;
 
-/// The shipped rows.
 static SHIPPED_ROWS: LazyLock<Vec<Row>> = LazyLock::new(|| {
     let file = SourceFile {
         layer: LayerKind::Shipped,
@@ -118,28 +117,11 @@ pub(super) fn read_senders<'s>(webhooks: &mut Section<'s>) -> (SortedMap<Kind, S
 
 /// Inserts the rows of one file before those of earlier layers; returns the mistakes.
 pub(crate) fn read(file: &SourceFile, rows: &mut Vec<Row>) -> Vec<Diagnostic> {
-    let documents = match Document::parse(file) {
-        Ok(document) => [document],
-        Err(found) => return found,
-    };
-    let mut found = finish_all(&documents, &["webhook"], Vec::new());
-    let [document] = &documents;
-    let Some(value) = document.value("webhook") else { return found };
-    let Some(items) = value.items() else {
-        found.extend(value.wrong_kind("an array of tables, each begun by [[webhook]]"));
-        return found;
-    };
-    if items.len() > ROWS_MAX {
-        found.push(value.error(format!("there are {} rows; {ROWS_MAX} are allowed", items.len())));
-        return found;
-    }
     let mut own = Vec::new();
-    for item in &items {
-        match row(item) {
-            Ok(row) => own.push(row),
-            Err(wrong) => found.extend(wrong),
-        }
-    }
+    let found = values::each_table(file, "webhook", ROWS_MAX, |item| {
+        own.push(row(item)?);
+        Ok(())
+    });
     rows.splice(0..0, own);
     found
 }

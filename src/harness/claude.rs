@@ -26,15 +26,13 @@
 //! ```
 
 mod calls;
+mod client;
 mod installation;
-mod message_socket;
 mod native;
 mod reply;
 mod report;
 mod servers;
-mod session_file;
 mod settings;
-mod statusline;
 mod stdin;
 mod transcript;
 
@@ -56,7 +54,7 @@ use serde_json::{Value, json, value::RawValue};
 use crate::harness::{
     HookCall, HookEnv, HookError, Then, Transcript,
     kind::{Client, ClientFiles, Form, Hooks, Kind, SessionFiles, Variables},
-    stdin::read,
+    text::read,
 };
 use calls::compared;
 use native::CAPS;
@@ -83,9 +81,9 @@ const HOOKS: Hooks = Hooks {
         files: ClientFiles {
             folder: ".claude",
             sessions: Some(SessionFiles {
-                folder_of: session_file::client_folder,
-                path: session_file::path,
-                parse: session_file::parse,
+                folder_of: client::client_folder,
+                path: client::session_file,
+                parse: client::parse_session_file,
             }),
         },
         variables: Variables {
@@ -98,8 +96,8 @@ const HOOKS: Hooks = Hooks {
     reply,
     harmless: reply::HARMLESS,
     round_trip: Some(reply::ROUND_TRIP),
-    message_sockets: Some(message_socket::SOCKETS),
-    status_line: Some(statusline::parse),
+    message_sockets: Some(client::SOCKETS),
+    status_line: Some(client::parse_status_line),
     installation: installation::INSTALLATION,
 };
 
@@ -162,7 +160,7 @@ pub fn parse(stdin: &[u8], env: &HookEnv, now: Timestamp) -> Result<HookCall, Ho
     };
     let transcript = call.transcript()?;
     let hook = call.common.hook_event_name;
-    let holds_messages = call.common.permission_mode.as_deref().map(message_socket::holds);
+    let holds_messages = call.common.permission_mode.as_deref().map(client::holds);
     let (calls, left_out) = (call.calls, call.left_out);
     Ok(HookCall { hook, observe, then, calls, transcript, holds_messages, left_out })
 }
@@ -231,7 +229,7 @@ impl Call<'_> {
         if prompt.starts_with(WAKE_PREFIX) {
             self.calls = vec![call::Call { ended: transcript::task_ids(prompt), ..call::Call::default() }];
         }
-        let is_pushed = [WAKE_PREFIX, message_socket::INTRO].iter().any(|begin| prompt.starts_with(begin));
+        let is_pushed = [WAKE_PREFIX, client::INTRO].iter().any(|begin| prompt.starts_with(begin));
         let started_by = if is_pushed { "client" } else { "prompt" };
         // A prompt during the agent's work belongs to the current turn, and has its id.
         let event = self.event(

@@ -9,11 +9,13 @@ use std::{fmt, path::PathBuf, time::Duration};
 use engine::{event::SessionId, session::WakeKind};
 use journal::time::Timestamp;
 use serde_json::Value;
+use strum::IntoStaticStr;
 
 use crate::harness::Headers;
 
 /// A wake route of a session; the first ones have precedence.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum WakeRoute {
     /// A process of the session that follows its queue, such as `aside attach`. It prints a line,
     /// or makes the exchange itself.
@@ -22,15 +24,7 @@ pub enum WakeRoute {
     MessageSocket,
 }
 
-impl WakeRoute {
-    /// Its name in the API.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Follower => "follower",
-            Self::MessageSocket => "message_socket",
-        }
-    }
-}
+engine::words::impl_as_str!(WakeRoute);
 
 /// How long after each attempt the turn's first hook may come; the number is that of attempts, too.
 ///

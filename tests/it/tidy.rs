@@ -76,7 +76,7 @@ const HASH_TABLES: Where = Where::Only(&[
     "journal/log/idempotency.rs",
 ]);
 const CLOCK: Where =
-    Where::Only(&["daemon/clock.rs", "cli/run.rs", "cli/doctor/binary.rs", "hook/client.rs", "hook/client/"]);
+    Where::Only(&["daemon/clock.rs", "cli/run.rs", "cli/doctor/hooks.rs", "hook/client.rs", "hook/client/"]);
 
 /// The files that may run programs. Of those of the daemon, only `daemon/program.rs` decides which.
 const PROGRAMS: Where = Where::Only(&[

@@ -50,6 +50,8 @@ type Headers = Vec<(String, String)>;
 
 /// The body of an answer, read incrementally.
 type AnswerBody = Body<BufReader<Timed<UnixStream>>>;
+/// The head of an answer, its other headers, and its unread body.
+type Answer = (Head, Headers, AnswerBody);
 
 /// Makes requests to one daemon, each on its own connection.
 #[derive(Debug, Clone)]
@@ -180,10 +182,7 @@ impl Client {
         headers: &[(&str, &str)],
         body: &[u8],
     ) -> Result<Response, ClientError> {
-        let (head, headers, mut reader) = self.open(method, path, headers, body)?;
-        let mut body = Vec::new();
-        reader.by_ref().take(ANSWER_BYTES_MAX).read_to_end(&mut body).map_err(answer_error)?;
-        Ok(Response { status: head.status, headers, body })
+        read_whole(self.open(method, path, headers, body)?)
     }
 
     /// Requests a stream of server-sent events, which may be silent for any time.
@@ -199,9 +198,7 @@ impl Client {
             reader.get_mut().get_mut().set_deadline(Deadline::never());
             return Ok(Ok(EventStream { lines: BufReader::new(reader) }));
         }
-        let mut body = Vec::new();
-        reader.by_ref().take(ANSWER_BYTES_MAX).read_to_end(&mut body).map_err(answer_error)?;
-        Ok(Err(Response { status: head.status, headers, body }))
+        read_whole((head, headers, reader)).map(Err)
     }
 
     fn open(
@@ -210,7 +207,7 @@ impl Client {
         path: &str,
         headers: &[(&str, &str)],
         body: &[u8],
-    ) -> Result<(Head, Headers, AnswerBody), ClientError> {
+    ) -> Result<Answer, ClientError> {
         let mut request = Request::new(body.len() + HEAD_BYTES, method, &[path]);
         for (name, value) in headers {
             request.header(name, |head| head.extend_from_slice(value.as_bytes()));
@@ -219,7 +216,7 @@ impl Client {
         self.send(request)
     }
 
-    fn send(&self, request: Request) -> Result<(Head, Headers, AnswerBody), ClientError> {
+    fn send(&self, request: Request) -> Result<Answer, ClientError> {
         if let Some(why) = &self.no_socket {
             return Err(ClientError::NoSocket(why.clone()));
         }
@@ -233,7 +230,7 @@ impl Client {
         answer
     }
 
-    fn attempt(&self, request: Request) -> Result<(Head, Headers, AnswerBody), ClientError> {
+    fn attempt(&self, request: Request) -> Result<Answer, ClientError> {
         let failed = |doing| move |source| ClientError::Connection { doing, source };
         let deadline = Deadline::within(self.timeout);
         let mut connection = Timed::connect(&self.socket, deadline).map_err(|source| {
@@ -278,17 +275,22 @@ impl Client {
             request.header(name, |head| encode_bytes(value.as_bytes(), is_plain, head));
         }
         request.body();
-        let (head, headers, mut reader) = self.send(request)?;
+        let (head, headers, reader) = self.send(request)?;
         if head.status != 101 {
-            let mut body = Vec::new();
-            reader.by_ref().take(ANSWER_BYTES_MAX).read_to_end(&mut body).map_err(answer_error)?;
-            return Ok(Err(Response { status: head.status, headers, body }));
+            return read_whole((head, headers, reader)).map(Err);
         }
         let reader = reader.into_inner();
         let first = reader.buffer().to_vec();
         let end = between_stdio_and(&reader.into_inner().into_inner(), &first);
         end.map(Ok).map_err(|source| ClientError::Connection { doing: "relay bytes", source })
     }
+}
+
+/// Reads the body of an answer.
+fn read_whole((head, headers, reader): Answer) -> Result<Response, ClientError> {
+    let mut body = Vec::new();
+    reader.take(ANSWER_BYTES_MAX).read_to_end(&mut body).map_err(answer_error)?;
+    Ok(Response { status: head.status, headers, body })
 }
 
 fn answer_error(source: io::Error) -> ClientError {

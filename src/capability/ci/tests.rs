@@ -13,7 +13,7 @@ use engine::{
 use journal::{Clock, Journal, JournalSettings, memory::MemoryFiles, time::Timestamp};
 
 use crate::{
-    capability::source::{keep_running, pause},
+    capability::source::{Clocks, keep_running, pause},
     daemon::publisher::Publisher,
 };
 
@@ -188,7 +188,7 @@ async fn abandoned_work_keeps_the_lock_until_its_end() {
     static LOCK: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
     let (begin, begun) = tokio::sync::oneshot::channel();
     let (finish, finished) = std::sync::mpsc::sync_channel::<()>(1);
-    let work = alone(&LOCK, move || {
+    let work = run_exclusively(&LOCK, move || {
         begin.send(()).expect("it is waited for");
         finished.recv().expect("it may finish");
     });
@@ -199,5 +199,5 @@ async fn abandoned_work_keeps_the_lock_until_its_end() {
     }
     assert!(LOCK.try_lock().is_err(), "the work goes on");
     finish.send(()).expect("it waits");
-    let ((), _guard) = alone(&LOCK, || ()).await.expect("it does not panic");
+    let ((), _guard) = run_exclusively(&LOCK, || ()).await.expect("it does not panic");
 }

@@ -5,18 +5,15 @@
 
 use std::{convert::Infallible, io, ops::ControlFlow, path::Path, sync::Arc, time::Duration};
 
-use engine::{event::Event, settings::Entry, sorted::SortedSet};
-use tokio::{
-    sync::{Notify, watch},
-    task::JoinError,
-};
-use tokio_stream::{Stream, StreamExt};
+use engine::{settings::Entry, sorted::SortedSet};
+use tokio::sync::{Notify, watch};
+use tokio_stream::StreamExt;
 
 use crate::capability::{
-    log::{Lines, Log, Place},
+    log::{Lines, Log, LogFile},
     outside,
     source::{
-        Clocks, Outlet, Parts, Running, Source, changes, events_of,
+        Outlet, Parts, Running, Source, SourceError, changes,
         files::{Folders, LOOK_EVERY, LOOK_MAX, is_remote, on_thread, watch_around},
         inputs::{self, Troubles},
         pause, pause_if,
@@ -37,17 +34,6 @@ pub struct Following {
     troubles: Arc<Troubles>,
 }
 
-/// Why the source ended.
-#[derive(Debug, thiserror::Error)]
-pub enum FollowingError {
-    /// The sender of the settings or folders was dropped.
-    #[error("the event loop has ended")]
-    Ended,
-    /// A task panicked.
-    #[error("a log could not be followed")]
-    Task(#[source] JoinError),
-}
-
 impl Following {
     /// Follows the files that the settings name.
     pub fn new(Parts { inputs, .. }: &Parts<'_>) -> Self {
@@ -59,29 +45,18 @@ impl Following {
     }
 }
 
-/// One followed file.
 #[derive(Debug, Clone)]
 struct Follow {
     log: Log,
-    place: Place,
+    place: LogFile,
     folders: Arc<Folders>,
     troubles: Arc<Troubles>,
 }
 
 impl Source for Following {
     const NAME: &'static str = "log";
-    type Error = FollowingError;
 
-    fn events(
-        self: Arc<Self>,
-        clocks: Clocks,
-    ) -> impl Stream<Item = Result<Vec<Event>, FollowingError>> + Send {
-        events_of(clocks, |out| self.run(out))
-    }
-}
-
-impl Following {
-    async fn run(self: Arc<Self>, out: Outlet) -> Result<Infallible, FollowingError> {
+    async fn run(self: Arc<Self>, out: Outlet) -> Result<Infallible, SourceError> {
         let mut changes = changes(&self.settings).merge(changes(&self.folders));
         let folders = Arc::new(Folders::default());
         let mut running = Running::default();
@@ -96,8 +71,8 @@ impl Following {
             });
             loop {
                 tokio::select! {
-                    changed = changes.next() => break changed.ok_or(FollowingError::Ended)?,
-                    ended = running.ended() => ended.map_err(FollowingError::Task)?,
+                    changed = changes.next() => break changed.ok_or(SourceError::Ended)?,
+                    ended = running.ended("a log could not be followed") => ended?,
                     () = folders.changed() => {}
                 }
             }
@@ -107,7 +82,7 @@ impl Following {
 
 impl Following {
     /// Every file to follow, with its entry.
-    fn wanted(&self, logs: &[Log], open: &inputs::OpenFolders) -> Vec<(Log, Place)> {
+    fn wanted(&self, logs: &[Log], open: &inputs::OpenFolders) -> Vec<(Log, LogFile)> {
         let names: SortedSet<&str> = logs.iter().map(Entry::name).collect();
         self.troubles.keep(Self::NAME, &names);
         let mut wanted = Vec::new();
@@ -136,7 +111,7 @@ struct Progress {
 }
 
 /// The result of a look.
-struct Found {
+struct LookResult {
     is_behind: bool,
     needs_polling: bool,
 }
@@ -152,7 +127,7 @@ impl Follow {
                 found
             });
             self.note(looked.as_ref().err());
-            let Found { is_behind, needs_polling } = looked.unwrap_or_else(|error| Found {
+            let LookResult { is_behind, needs_polling } = looked.unwrap_or_else(|error| LookResult {
                 is_behind: false,
                 // A file that did not answer in time may answer later without a reported change.
                 needs_polling: error.kind() == io::ErrorKind::TimedOut || !self.folders.is_reporting(),
@@ -180,7 +155,7 @@ impl Follow {
         &self,
         mut progress: Progress,
         who: &Arc<Notify>,
-    ) -> io::Result<(Progress, io::Result<Found>)> {
+    ) -> io::Result<(Progress, io::Result<LookResult>)> {
         let (follow, who) = (self.clone(), Arc::clone(who));
         on_thread(&self.place.path, LOOK_MAX, move || {
             let path = Path::new(&*follow.place.path);
@@ -188,7 +163,7 @@ impl Follow {
             let needs_polling = !follow.folders.is_reporting() || is_remote(path);
             watch_around(path, &follow.folders, &who);
             let is_behind = follow.read(&mut progress);
-            Ok((progress, is_behind.map(|is_behind| Found { is_behind, needs_polling })))
+            Ok((progress, is_behind.map(|is_behind| LookResult { is_behind, needs_polling })))
         })
         .await
     }

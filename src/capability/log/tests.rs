@@ -13,8 +13,8 @@ fn log(wanted: &str, ignored: Option<&str>) -> Log {
     }
 }
 
-fn place() -> Place {
-    Place { path: "/w/log/dev.log".into(), workspace: Some("/w".into()) }
+fn place() -> LogFile {
+    LogFile { path: "/w/log/dev.log".into(), workspace: Some("/w".into()) }
 }
 
 fn at(millis: u64) -> Timestamp {
@@ -111,7 +111,7 @@ fn relative_path_applies_to_each_open_folder() {
     assert_eq!(paths(&relative), ["/a/log/dev.log", "/b/log/dev.log"]);
     assert_eq!(paths(&Log { workspace: Some("/c".into()), ..relative.clone() }), ["/c/log/dev.log"]);
     let absolute = Log { path: "/var/log/x".into(), ..relative };
-    assert_eq!(absolute.places(&folders), [Place { path: "/var/log/x".into(), workspace: None }]);
+    assert_eq!(absolute.places(&folders), [LogFile { path: "/var/log/x".into(), workspace: None }]);
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! All language servers: which run, for which folder, and the events about their findings.
 //!
-//! A *place* is a folder with a kind of server. It has at most one run, and a [`Record`] that
-//! outlives its runs. A failed run is restarted, with longer waits each time, and given up after
-//! [`FAILURES_MAX`] failures.
+//! A place, [`ServedFolder`], is a folder with a kind of server. It has at most one run, and a
+//! [`Record`] that outlives its runs. A failed run is restarted, with longer waits each time, and
+//! given up after [`FAILURES_MAX`] failures.
 
 #[cfg(test)]
 mod tests;
@@ -132,7 +132,7 @@ pub struct Fleet {
     settings: Settings,
     /// The id of this process.
     pid: u32,
-    places: SortedMap<PlaceId, Place>,
+    places: SortedMap<ServedFolderId, ServedFolder>,
     runs: SortedMap<RunId, Run>,
     next_run: RunId,
     events: u64,
@@ -140,10 +140,10 @@ pub struct Fleet {
 }
 
 /// Root folder and kind.
-type PlaceId = (Arc<str>, Arc<str>);
+type ServedFolderId = (Arc<str>, Arc<str>);
 
 #[derive(Debug, Default)]
-struct Place {
+struct ServedFolder {
     record: Record,
     state: State,
     failures: u32,
@@ -172,7 +172,7 @@ enum State {
 
 #[derive(Debug)]
 struct Run {
-    place: PlaceId,
+    place: ServedFolderId,
     /// The name of its program.
     program: String,
     server: Server,
@@ -181,7 +181,7 @@ struct Run {
     is_ready: bool,
 }
 
-impl Place {
+impl ServedFolder {
     /// Records that a session wrote a file.
     fn note(&mut self, writer: &Writer, path: &Arc<str>) {
         if mem::take(&mut self.has_settled) {
@@ -229,8 +229,9 @@ impl Fleet {
     /// again.
     pub fn set(&mut self, settings: Settings, now: Timestamp) {
         let before = mem::replace(&mut self.settings, settings);
-        let kept =
-            |(_, kind): &PlaceId, _: &mut Place| before.servers.get(kind) == self.settings.servers.get(kind);
+        let kept = |(_, kind): &ServedFolderId, _: &mut ServedFolder| {
+            before.servers.get(kind) == self.settings.servers.get(kind)
+        };
         self.places.retain(kept);
         for place in self.places.values_mut().filter(|place| place.state == State::GivenUp) {
             (place.state, place.failures) = (State::Stopped, 0);
@@ -326,7 +327,7 @@ impl Fleet {
     pub fn ended(&mut self, run: RunId, end: End, now: Timestamp) {
         let Some(ended) = self.runs.remove(&run) else { return };
         self.note_end(run, &ended, end, now);
-        let is_next = |place: &Place| place.is_wanted && place.state == State::Stopped;
+        let is_next = |place: &ServedFolder| place.is_wanted && place.state == State::Stopped;
         let next = self.places.iter().filter(|(_, place)| is_next(place));
         if let Some(next) = next.min_by_key(|(_, place)| place.needed_at).map(|(id, _)| id.clone()) {
             self.start(&next, now);
@@ -360,11 +361,11 @@ impl Fleet {
 
     /// Performs due actions.
     pub fn advance(&mut self, now: Timestamp) {
-        let due = |(id, place): &(PlaceId, Place)| match place.state {
+        let due = |(id, place): &(ServedFolderId, ServedFolder)| match place.state {
             State::Failed(at) if at <= now => Some(id.clone()),
             State::Failed(_) | State::Stopped | State::Running(_) | State::GivenUp => None,
         };
-        let due: Vec<PlaceId> = self.places.iter().filter_map(due).collect();
+        let due: Vec<ServedFolderId> = self.places.iter().filter_map(due).collect();
         for place in due {
             self.start(&place, now);
         }
@@ -395,7 +396,7 @@ impl Fleet {
     }
 
     /// Starts a run of a place, if there is room for one.
-    fn start(&mut self, id: &PlaceId, now: Timestamp) {
+    fn start(&mut self, id: &ServedFolderId, now: Timestamp) {
         let kind = self.settings.servers.get(&id.1).filter(|kind| kind.can_run());
         let Some(kind) = kind.cloned() else { return };
         if self.runs.len() >= RUNS_MAX {
@@ -427,11 +428,11 @@ impl Fleet {
 
     /// Evicts the least recently used record of a place without a run, if there is no room for
     /// another one.
-    fn make_room(&mut self, id: &PlaceId) {
+    fn make_room(&mut self, id: &ServedFolderId) {
         if self.places.contains_key(id) || self.places.len() < PLACES_MAX {
             return;
         }
-        let is_idle = |place: &Place| !matches!(place.state, State::Running(_));
+        let is_idle = |place: &ServedFolder| !matches!(place.state, State::Running(_));
         let idle = self.places.iter().filter(|(_, place)| is_idle(place));
         if let Some(oldest) = idle.min_by_key(|(_, place)| place.needed_at).map(|(id, _)| id.clone()) {
             self.places.remove(&oldest);
@@ -469,7 +470,7 @@ impl Fleet {
         }
     }
 
-    fn publish(&mut self, place: &PlaceId, writer: &Writer, change: &Change, now: Timestamp) {
+    fn publish(&mut self, place: &ServedFolderId, writer: &Writer, change: &Change, now: Timestamp) {
         let ((root, kind), workspace) = (place, writer.workspace.as_deref());
         let origin = Origin { tool: kind, folder: Some(root), workspace: workspace.or(Some(root)) };
         for report in change.reports(&origin) {

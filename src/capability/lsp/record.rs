@@ -36,12 +36,12 @@ type Counts = BTreeMap<Key, u32>;
 pub struct Record {
     /// The last findings; `None` before the first.
     last: Option<Counts>,
-    sessions: SortedMap<SessionId, Known>,
+    sessions: SortedMap<SessionId, SessionRecord>,
     rounds: u64,
 }
 
 #[derive(Debug)]
-struct Known {
+struct SessionRecord {
     /// The session at its first write: the names of its problems depend on its folder.
     writer: Writer,
     /// Number of its errors that are old, or attributed to others.
@@ -105,7 +105,7 @@ impl Record {
                 self.sessions.remove(&oldest);
             }
         }
-        let known = self.sessions.get_or_insert_with(writer.session.clone(), || Known {
+        let known = self.sessions.get_or_insert_with(writer.session.clone(), || SessionRecord {
             writer: writer.clone(),
             before,
             problems: Problems::default(),
@@ -119,7 +119,7 @@ impl Record {
     }
 }
 
-impl Known {
+impl SessionRecord {
     /// Attributes errors since the last round to others.
     fn leave_to_others(&mut self, counts: &Counts, last: &Counts) {
         for (key, count) in counts {

@@ -37,13 +37,13 @@ const SHUTDOWN_MAX: Duration = Duration::from_secs(2);
 /// Delay of a diagnostics request after the last change: quick edits need only one request.
 const PULL_AFTER: Duration = Duration::from_millis(100);
 
-/// One run.
+/// A run of a language server, without its process.
 #[derive(Debug)]
 pub struct Server {
     phase: Phase,
     /// Whether it supports requests for diagnostics, and for symbols.
     offers: Offers,
-    asked: SortedMap<u64, Asked>,
+    asked: SortedMap<u64, SentRequest>,
     next_id: u64,
     documents: SortedMap<Arc<str>, Document>,
     /// Its pushed findings, by file; files without findings are omitted.
@@ -89,7 +89,7 @@ struct Offers {
 
 /// Our request without a response.
 #[derive(Debug)]
-struct Asked {
+struct SentRequest {
     what: Question,
     at: Timestamp,
 }
@@ -105,7 +105,6 @@ enum Question {
     Shutdown,
 }
 
-/// An open document.
 #[derive(Debug)]
 struct Document {
     version: i32,
@@ -222,7 +221,7 @@ impl Server {
         }
         match incoming {
             Incoming::Answer { id, result } => {
-                if let Some(Asked { what, .. }) = self.asked.remove(&id) {
+                if let Some(SentRequest { what, .. }) = self.asked.remove(&id) {
                     self.take_answer(what, result, now);
                 }
             }
@@ -525,7 +524,7 @@ impl Server {
 
     fn ask(&mut self, method: &str, params: Value, what: Question, now: Timestamp) {
         self.next_id += 1;
-        self.asked.insert(self.next_id, Asked { what, at: now });
+        self.asked.insert(self.next_id, SentRequest { what, at: now });
         self.messages.push_back(request(self.next_id, method, params));
     }
 }

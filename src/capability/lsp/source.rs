@@ -9,9 +9,6 @@
 mod process;
 pub mod writes;
 
-#[cfg(test)]
-mod tests;
-
 use std::{
     convert::Infallible,
     env, fs,
@@ -24,10 +21,10 @@ use std::{
 
 use tokio::{
     sync::{mpsc, watch},
-    task::{JoinError, JoinSet},
+    task::JoinSet,
     time::timeout,
 };
-use tokio_stream::{Stream, StreamExt, wrappers::WatchStream};
+use tokio_stream::{StreamExt, wrappers::WatchStream};
 
 use self::{
     process::{Heard, Process},
@@ -37,11 +34,11 @@ use crate::{
     capability::{
         lsp::{self, Action, End, Fleet, RunId, Settings, Write, Writer, root_of},
         outside,
-        source::{Clocks, Outlet, Parts, Source, events_of, failed, pause_if, values},
+        source::{Outlet, Parts, Source, SourceError, failed, pause_if, values},
     },
     daemon::{program::Programs, tasks::run_blocking},
 };
-use engine::{event::Event, sorted::SortedMap};
+use engine::sorted::SortedMap;
 use journal::time::Timestamp;
 
 /// Largest file that is sent to a server, in bytes. Larger ones are ignored.
@@ -62,17 +59,6 @@ pub struct Servers {
     programs: Arc<Programs>,
 }
 
-/// Why the source ended.
-#[derive(Debug, thiserror::Error)]
-pub enum ServersError {
-    /// The sender of the settings was dropped.
-    #[error("the event loop has ended")]
-    Ended,
-    /// A task panicked.
-    #[error("a language server could not be served")]
-    Task(#[source] JoinError),
-}
-
 impl Servers {
     /// Runs servers by the settings, for the files that calls write.
     pub fn new(parts: &Parts<'_>) -> Self {
@@ -89,7 +75,7 @@ impl Servers {
         set: Settings,
         values: &mut WatchStream<Arc<outside::Settings>>,
         out: &Outlet,
-    ) -> Result<(), ServersError> {
+    ) -> Result<(), SourceError> {
         let mut desk = Desk::new(set, Arc::clone(&self.programs), out.clone());
         loop {
             desk.act().await;
@@ -97,7 +83,7 @@ impl Servers {
             tokio::select! {
                 biased;
                 newest = values.next() => {
-                    let set = newest.ok_or(ServersError::Ended)?.lsp.clone();
+                    let set = newest.ok_or(SourceError::Ended)?.lsp.clone();
                     if !set.enabled {
                         return Ok(());
                     }
@@ -108,7 +94,7 @@ impl Servers {
                 }
                 Some(ended) = desk.tasks.join_next(), if !desk.tasks.is_empty() => {
                     if let Err(error) = ended && error.is_panic() {
-                        return Err(ServersError::Task(error));
+                        return Err(SourceError::Task("a language server could not be served", error));
                     }
                 }
                 Some((run, heard)) = desk.heard.recv() => desk.take(run, heard),
@@ -124,21 +110,11 @@ impl Servers {
 
 impl Source for Servers {
     const NAME: &'static str = lsp::NAME;
-    type Error = ServersError;
 
-    fn events(
-        self: Arc<Self>,
-        clocks: Clocks,
-    ) -> impl Stream<Item = Result<Vec<Event>, ServersError>> + Send {
-        events_of(clocks, |out| self.run(out))
-    }
-}
-
-impl Servers {
-    async fn run(self: Arc<Self>, out: Outlet) -> Result<Infallible, ServersError> {
+    async fn run(self: Arc<Self>, out: Outlet) -> Result<Infallible, SourceError> {
         let mut values = values(&self.settings);
         loop {
-            let settings = values.next().await.ok_or(ServersError::Ended)?;
+            let settings = values.next().await.ok_or(SourceError::Ended)?;
             if settings.lsp.enabled {
                 self.writes.set_open(IsOpen::Yes);
                 self.serve(settings.lsp.clone(), &mut values, &out).await?;
@@ -162,7 +138,7 @@ struct Desk {
 }
 
 /// A file to read.
-struct Wanted {
+struct FileToRead {
     run: RunId,
     path: Arc<str>,
     writer: Writer,
@@ -249,11 +225,11 @@ impl Desk {
                         }
                     }
                     Action::Read { run, path, writer } => {
-                        wanted.push(Wanted { run, path, writer, known: None })
+                        wanted.push(FileToRead { run, path, writer, known: None })
                     }
                     Action::Look { run, path, writer } => {
                         let known = self.seen.get(&(run, Arc::clone(&path))).copied();
-                        wanted.push(Wanted { run, path, writer, known });
+                        wanted.push(FileToRead { run, path, writer, known });
                     }
                     Action::Close(run) => {
                         if let Some(process) = self.processes.get_mut(&run) {
@@ -303,10 +279,10 @@ impl Desk {
     }
 
     /// Reads files, and passes the changed ones to the fleet.
-    async fn read(&mut self, wanted: Vec<Wanted>) {
+    async fn read(&mut self, wanted: Vec<FileToRead>) {
         let read = move || wanted.into_iter().map(|one| (read(&one), one)).collect::<Vec<_>>();
         let now = self.now();
-        for (read, Wanted { run, path, writer, known: _ }) in within(read).await.into_iter().flatten() {
+        for (read, FileToRead { run, path, writer, known: _ }) in within(read).await.into_iter().flatten() {
             let Some((fingerprint, text)) = read else { continue };
             match fingerprint {
                 Some(fingerprint) => self.seen.insert((run, Arc::clone(&path)), fingerprint),
@@ -334,7 +310,7 @@ pub fn missing_servers(settings: &Settings) -> Option<String> {
 
 /// Returns the file's fingerprint, and its text if it can be sent to a server; `None` if the
 /// fingerprint is the known one.
-fn read(wanted: &Wanted) -> Option<(Option<Fingerprint>, Option<String>)> {
+fn read(wanted: &FileToRead) -> Option<(Option<Fingerprint>, Option<String>)> {
     let Ok(found) = fs::metadata(&*wanted.path) else { return Some((None, None)) };
     let fingerprint =
         Fingerprint { inode: found.ino(), bytes: found.len(), modified: (found.mtime(), found.mtime_nsec()) };

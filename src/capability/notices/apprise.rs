@@ -10,7 +10,7 @@ use futures_util::FutureExt;
 use tokio::process::Command;
 
 use super::{
-    command::{COMMAND_MAX, configured_path, in_path, own, run},
+    command::{COMMAND_MAX, command_of, configured_path, in_path, run},
     kind::{Attempt, Kind, word_of},
 };
 use crate::daemon::program::{Program, Programs};
@@ -57,7 +57,7 @@ async fn send(settings: &Settings, notice: &Notice, programs: &Programs) -> Answ
 /// Errors: why it cannot be run.
 fn command(configured: &str, programs: &Programs) -> Result<Command, Answered> {
     if configured == Program::Apprise.as_str() {
-        return own(Program::Apprise, programs);
+        return command_of(Program::Apprise, programs);
     }
     let path = configured_path(configured, programs)?;
     let mut command = Command::new(path);

@@ -19,7 +19,7 @@ const SAID_BYTES_MAX: u64 = 4 * 1024;
 /// A program of the machine, as the daemon runs it by itself.
 ///
 /// Errors: why it cannot be run.
-pub(super) fn own(program: Program, programs: &Programs) -> Result<Command, Answered> {
+pub(super) fn command_of(program: Program, programs: &Programs) -> Result<Command, Answered> {
     programs.command(program).map(Command::from).map_err(|missing| never(missing.to_string()))
 }
 

@@ -9,7 +9,7 @@ use engine::{
 use futures_util::FutureExt;
 
 use super::{
-    command::{COMMAND_MAX, in_path, own, run},
+    command::{COMMAND_MAX, command_of, in_path, run},
     kind::{Attempt, Kind, never, word_of},
 };
 use crate::daemon::program::{Program, Programs};
@@ -59,10 +59,10 @@ async fn show(notice: &Notice, programs: &Programs) -> Answered {
     };
     let replace = notice.progress.as_ref().map(replace_id);
     let is_replaced = replace.is_some();
-    let mut shown = run(own(Program::NotifySend, programs), &args(replace), "").await;
+    let mut shown = run(command_of(Program::NotifySend, programs), &args(replace), "").await;
     if is_replaced && shown.is_err() {
         // Older versions do not know the option.
-        shown = run(own(Program::NotifySend, programs), &args(None), "").await;
+        shown = run(command_of(Program::NotifySend, programs), &args(None), "").await;
     }
     shown.map_or_else(|refused| refused, |_| Answered::Took(None))
 }
@@ -88,7 +88,7 @@ async fn ask(notice: &Notice, choices: &[Arc<str>], programs: &Programs) -> Resu
     let buttons = Parts { command: Shown::Apart, ..Parts::ALL };
     args.extend(choices.iter().enumerate().map(|(index, choice)| format!("--action={index}={choice}")));
     args.extend(["--".to_owned(), notice.title(), notice.text_for(Target::Desktop, buttons)]);
-    let said = run(own(Program::NotifySend, programs), &args, "").await?;
+    let said = run(command_of(Program::NotifySend, programs), &args, "").await?;
     let chosen = said.trim().parse::<usize>().ok().and_then(|index| choices.get(index));
     Ok(chosen.map_or(Answered::Took(None), |choice| Answered::Chose(Arc::clone(choice))))
 }

@@ -17,23 +17,20 @@ use std::{
 
 use rustix::{fs::inotify::WatchFlags, io::Errno};
 use sha2::{Digest, Sha256};
-use tokio::{
-    sync::{Notify, watch},
-    task::JoinError,
-};
-use tokio_stream::{Stream, StreamExt};
+use tokio::sync::{Notify, watch};
+use tokio_stream::StreamExt;
 
 use crate::capability::{
     outside,
-    paths::{Search, Seen, Stamp, compare},
+    paths::{Listing, Search, Stamp, compare},
     source::{
-        Clocks, Outlet, Parts, Running, Source, changes, events_of,
+        Outlet, Parts, Running, Source, SourceError, changes,
         files::{Folders, LOOK_EVERY, is_absence, is_remote, on_thread, watch_around},
         inputs::{self, Troubles},
         pause, pause_if,
     },
 };
-use engine::{event::Event, hash::first_64_bits, settings::Entry, sorted::SortedSet};
+use engine::{hash::first_64_bits, settings::Entry, sorted::SortedSet};
 use journal::time::Timestamp;
 
 /// Most searches: entries times folders of open sessions.
@@ -59,17 +56,6 @@ pub struct Searching {
     settings: watch::Receiver<Arc<outside::Settings>>,
     folders: watch::Receiver<inputs::OpenFolders>,
     troubles: Arc<Troubles>,
-}
-
-/// Why the source ended.
-#[derive(Debug, thiserror::Error)]
-pub enum SearchingError {
-    /// The sender of the settings or folders was dropped.
-    #[error("the event loop has ended")]
-    Ended,
-    /// A task panicked.
-    #[error("files could not be watched")]
-    Task(#[source] JoinError),
 }
 
 impl Searching {
@@ -102,18 +88,8 @@ impl Searching {
 
 impl Source for Searching {
     const NAME: &'static str = "paths";
-    type Error = SearchingError;
 
-    fn events(
-        self: Arc<Self>,
-        clocks: Clocks,
-    ) -> impl Stream<Item = Result<Vec<Event>, SearchingError>> + Send {
-        events_of(clocks, |out| self.run(out))
-    }
-}
-
-impl Searching {
-    async fn run(self: Arc<Self>, out: Outlet) -> Result<Infallible, SearchingError> {
+    async fn run(self: Arc<Self>, out: Outlet) -> Result<Infallible, SourceError> {
         let mut changes = changes(&self.settings).merge(changes(&self.folders));
         let folders = Arc::new(Folders::reporting(WatchFlags::empty()));
         let mut running = Running::default();
@@ -128,8 +104,8 @@ impl Searching {
             });
             loop {
                 tokio::select! {
-                    changed = changes.next() => break changed.ok_or(SearchingError::Ended)?,
-                    ended = running.ended() => ended.map_err(SearchingError::Task)?,
+                    changed = changes.next() => break changed.ok_or(SourceError::Ended)?,
+                    ended = running.ended("files could not be watched") => ended?,
                     () = folders.changed() => {}
                 }
             }
@@ -146,7 +122,7 @@ struct Task {
 impl Task {
     async fn run(self, out: Outlet) {
         let who = Arc::new(Notify::new());
-        let mut before: Option<Arc<Seen>> = None;
+        let mut before: Option<Arc<Listing>> = None;
         loop {
             let looked = self.look(before.clone(), &who, (out.clock)()).await;
             let needs_polling = match looked {
@@ -171,7 +147,12 @@ impl Task {
         }
     }
 
-    async fn look(&self, before: Option<Arc<Seen>>, who: &Arc<Notify>, now: Timestamp) -> io::Result<Looked> {
+    async fn look(
+        &self,
+        before: Option<Arc<Listing>>,
+        who: &Arc<Notify>,
+        now: Timestamp,
+    ) -> io::Result<LookResult> {
         let (search, folders, who) = (Arc::clone(&self.search), Arc::clone(&self.folders), Arc::clone(who));
         on_thread(&self.search.root, LOOK_MAX, move || {
             let root = Path::new(&*search.root);
@@ -184,7 +165,7 @@ impl Task {
                 search: &search,
                 before: &before,
                 now,
-                looked: Looked::default(),
+                looked: LookResult::default(),
                 folders: 0,
                 targets: SortedSet::new(),
                 read: 0,
@@ -209,17 +190,17 @@ impl Task {
 
 /// The result of a look.
 #[derive(Debug, Default)]
-struct Looked {
-    seen: Seen,
+struct LookResult {
+    seen: Listing,
     trouble: Option<String>,
     needs_polling: bool,
 }
 
 struct Look<'a> {
     search: &'a Search,
-    before: &'a Seen,
+    before: &'a Listing,
     now: Timestamp,
-    looked: Looked,
+    looked: LookResult,
     folders: usize,
     /// The folders of the targets of links.
     targets: SortedSet<PathBuf>,

@@ -55,7 +55,7 @@ fn relative_pattern_applies_to_each_open_folder() {
     assert_eq!(of(&own), [("/c/x".to_owned(), Some("/c".to_owned()))]);
 }
 
-fn seen(files: &[(&str, u64, u64)]) -> Seen {
+fn seen(files: &[(&str, u64, u64)]) -> Listing {
     let stamp = |inode, content| Stamp {
         inode,
         size: 1,
@@ -106,7 +106,7 @@ fn excess_path_changes_are_counted_in_last_event() {
     let files: Vec<(&str, u64, u64)> =
         (1..).zip(&names).map(|(inode, name)| (&**name, inode, 0xabc)).collect();
     let now = seen(&files);
-    let events = search.events(&compare(&Seen::new(), &now), &now, Timestamp::from_millis(9));
+    let events = search.events(&compare(&Listing::new(), &now), &now, Timestamp::from_millis(9));
     assert_eq!(events.len(), CHANGES_MAX);
     let payloads: Vec<Value> =
         events.iter().map(|event| serde_json::from_str(event.payload.as_str()).expect("JSON")).collect();

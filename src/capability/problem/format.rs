@@ -2,7 +2,6 @@
 
 mod cargo;
 mod eslint;
-mod go_output;
 mod go_test;
 mod junit;
 mod sarif;
@@ -44,12 +43,10 @@ pub enum Format {
 /// Why a document cannot be parsed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FormatError {
-    /// It is not JSON of this format.
+    /// It is not JSON or XML of this format, or it has a document type, with which entities could
+    /// expand it.
     #[error("{0}")]
-    Json(String),
-    /// It is not XML, or it has a document type, with which entities could expand it.
-    #[error("{0}")]
-    Xml(String),
+    Form(String),
     /// It is too large.
     #[error("larger than {DOCUMENT_BYTES_MAX} bytes")]
     Large,
@@ -120,7 +117,7 @@ impl Format {
                 found.push(problem);
             }
         };
-        let json = |error| FormatError::Json(shortened(error));
+        let wrong = |error| FormatError::Form(shortened(error));
         let lines = text.lines().filter(|line| line.len() <= LINE_BYTES_MAX);
         match self {
             Self::CargoJson => {
@@ -132,9 +129,9 @@ impl Format {
                 let mut tests = GoTest::default();
                 lines.filter_map(|line| tests.line(line)).for_each(take);
             }
-            Self::EslintJson => eslint::read(text, take).map_err(json)?,
-            Self::Sarif => sarif::read(text, take).map_err(json)?,
-            Self::Junit => found = junit::read(text).map_err(|error| FormatError::Xml(shortened(error)))?,
+            Self::EslintJson => eslint::read(text, take).map_err(wrong)?,
+            Self::Sarif => sarif::read(text, take).map_err(wrong)?,
+            Self::Junit => found = junit::read(text).map_err(wrong)?,
         }
         Ok(found)
     }

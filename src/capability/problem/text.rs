@@ -38,6 +38,12 @@ impl Lines {
     }
 }
 
+/// The first bytes of a text, at most `bytes_max`.
+pub(super) fn begin(text: &str, bytes_max: usize) -> &str {
+    let mut ends = (0..=bytes_max.min(text.len())).rev();
+    ends.find_map(|end| text.get(..end)).unwrap_or_default()
+}
+
 /// The text of a document, without a byte order mark: .NET's tools write UTF-8 with one, and PowerShell
 /// redirects output as UTF-16. An XML document may declare Latin-1.
 ///

@@ -14,14 +14,13 @@ use rustix::{
     },
 };
 use tokio::{io::unix::AsyncFd, sync::watch};
-use tokio_stream::{Stream, StreamExt};
+use tokio_stream::StreamExt;
 
 use crate::capability::{
     outside,
     schedule::Planner,
-    source::{Clocks, Outlet, Parts, Source, events_of, readiness, values},
+    source::{Outlet, Parts, Source, SourceError, readiness, values},
 };
-use engine::event::Event;
 use journal::time::Timestamp;
 
 /// Size of a read from the alarm: its number of expirations.
@@ -36,17 +35,6 @@ pub struct Scheduled {
     zone: fn() -> TimeZone,
 }
 
-/// Why the source ended.
-#[derive(Debug, thiserror::Error)]
-pub enum ScheduledError {
-    /// The sender of the settings was dropped.
-    #[error("the event loop has ended")]
-    Ended,
-    /// The alarm cannot be created or set.
-    #[error("no alarm can be set")]
-    Alarm(#[from] io::Error),
-}
-
 impl Scheduled {
     /// Waits for the schedules of the settings, by the wall clock and the user's zone.
     pub fn new(parts: &Parts<'_>) -> Self {
@@ -57,22 +45,13 @@ impl Scheduled {
 
 impl Source for Scheduled {
     const NAME: &'static str = "schedule";
-    type Error = ScheduledError;
 
-    fn events(
-        self: Arc<Self>,
-        clocks: Clocks,
-    ) -> impl Stream<Item = Result<Vec<Event>, ScheduledError>> + Send {
-        events_of(clocks, |out| self.run(out))
-    }
-}
-
-impl Scheduled {
-    async fn run(self: Arc<Self>, out: Outlet) -> Result<Infallible, ScheduledError> {
+    async fn run(self: Arc<Self>, out: Outlet) -> Result<Infallible, SourceError> {
         let mut values = values(&self.settings);
-        let mut settings = values.next().await.ok_or(ScheduledError::Ended)?;
+        let mut settings = values.next().await.ok_or(SourceError::Ended)?;
         let mut planner = Planner::new(self.alive);
         let mut alarm = None;
+        let failed = |error| SourceError::System("no alarm can be set", error);
         loop {
             let schedules = &settings.schedule.list;
             // To find the zone lists the files of all zones: a tenth of a start.
@@ -84,14 +63,14 @@ impl Scheduled {
             alarm = match (plan.next, alarm) {
                 (None, _) => None,
                 (Some(at), before) => {
-                    let alarm = before.map_or_else(Alarm::new, Ok)?;
-                    alarm.set(at)?;
+                    let alarm = before.map_or_else(Alarm::new, Ok).map_err(failed)?;
+                    alarm.set(at).map_err(failed)?;
                     Some(alarm)
                 }
             };
             tokio::select! {
-                newest = values.next() => settings = newest.ok_or(ScheduledError::Ended)?,
-                gone_off = wait(alarm.as_ref()) => gone_off?,
+                newest = values.next() => settings = newest.ok_or(SourceError::Ended)?,
+                gone_off = wait(alarm.as_ref()) => gone_off.map_err(failed)?,
             }
         }
     }
@@ -145,4 +124,21 @@ impl Alarm {
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use std::time::Duration;
+
+    use tokio::time::timeout;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn alarm_in_the_past_fires_at_once() {
+        let (past, future) = (Timestamp::from_millis(1), Timestamp::from_millis(1 << 43));
+        let alarm = Alarm::new().expect("an alarm");
+        for (at, goes_off) in [(past, true), (future, false), (past, true)] {
+            alarm.set(at).expect("set");
+            let limit = if goes_off { Duration::from_secs(10) } else { Duration::from_millis(20) };
+            assert_eq!(timeout(limit, alarm.wait()).await.is_ok(), goes_off, "{at}");
+        }
+    }
+}

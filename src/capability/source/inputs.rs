@@ -60,12 +60,12 @@ impl Inputs {
 const TROUBLES_MAX: usize = 64;
 
 /// By source, then by entry and part of the entry.
-type Known = SortedMap<&'static str, SortedMap<(String, String), String>>;
+type BySource = SortedMap<&'static str, SortedMap<(String, String), String>>;
 
 /// The problems of all sources, which keep entries of `[[sources.NAME]]` from working. The commands
 /// `aside sources` and `aside doctor` show them.
 #[derive(Debug, Default)]
-pub struct Troubles(Mutex<Known>);
+pub struct Troubles(Mutex<BySource>);
 
 impl Troubles {
     /// Sets or removes the problem of an entry with `what`, such as a path; returns whether that is
@@ -95,7 +95,7 @@ impl Troubles {
         troubles.map(|((entry, _), trouble)| format!("{entry}: {trouble}")).collect()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Known> {
+    fn lock(&self) -> MutexGuard<'_, BySource> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -20,19 +20,16 @@ struct Parting {
 
 impl Source for Parting {
     const NAME: &'static str = "parting";
-    type Error = Infallible;
 
-    fn events(self: Arc<Self>, clocks: Clocks) -> impl Stream<Item = Result<Vec<Event>, Infallible>> + Send {
-        events_of(clocks, |out| async move {
-            for number in 0..3 {
-                let id = format!("e{number}");
-                let event = Event::own("a.b", id, Severity::Info, json!({}), Timestamp::ZERO);
-                out.publish(event).await;
-            }
-            assert!(!self.panics, "it panics");
-            self.stop.send_replace(true);
-            std::future::pending().await
-        })
+    async fn run(self: Arc<Self>, out: Outlet) -> Result<Infallible, SourceError> {
+        for number in 0..3 {
+            let id = format!("e{number}");
+            let event = Event::own("a.b", id, Severity::Info, json!({}), Timestamp::ZERO);
+            out.publish(event).await;
+        }
+        assert!(!self.panics, "it panics");
+        self.stop.send_replace(true);
+        std::future::pending().await
     }
 }
 
@@ -87,16 +84,13 @@ struct Failing {
 
 impl Source for Failing {
     const NAME: &'static str = "failing";
-    type Error = io::Error;
 
-    fn events(self: Arc<Self>, clocks: Clocks) -> impl Stream<Item = Result<Vec<Event>, io::Error>> + Send {
-        events_of(clocks, |_| async move {
-            match self.runs.fetch_add(1, Ordering::Relaxed) {
-                1 => panic!("it panics"),
-                0 | 2 | 3 => Err(io::Error::other("no such thing")),
-                _ => std::future::pending().await,
-            }
-        })
+    async fn run(self: Arc<Self>, _: Outlet) -> Result<Infallible, SourceError> {
+        match self.runs.fetch_add(1, Ordering::Relaxed) {
+            1 => panic!("it panics"),
+            0 | 2 | 3 => Err(SourceError::System("it failed", io::Error::other("no such thing"))),
+            _ => std::future::pending().await,
+        }
     }
 }
 
@@ -130,8 +124,12 @@ async fn failed_or_panicked_source_restarts_with_backoff() {
             text[at..].split("}\"").next().expect("an object").replace("\\\"", "\"")
         })
         .collect();
-    let expected =
-        [("no such thing", "1s"), ("it panics", "2s"), ("no such thing", "4s"), ("no such thing", "8s")];
+    let expected = [
+        ("it failed: no such thing", "1s"),
+        ("it panics", "2s"),
+        ("it failed: no such thing", "4s"),
+        ("it failed: no such thing", "8s"),
+    ];
     assert_eq!(said.len(), expected.len());
     for (said, (why, retry)) in said.iter().zip(expected) {
         assert!(said.contains(&format!(r#""retry_in":"{retry}""#)), "{said}");

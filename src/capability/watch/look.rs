@@ -96,13 +96,13 @@ pub(super) async fn until_met(
     }
 }
 
-fn wanted(condition: &Condition) -> Option<Wanted> {
+fn wanted(condition: &Condition) -> Option<AddressState> {
     if let Condition::Port { host, port, open } = condition {
-        return Some(Wanted::Port { host: host.clone(), port: *port, is_open: *open });
+        return Some(AddressState::Port { host: host.clone(), port: *port, is_open: *open });
     }
     let Condition::Http { url, status } = condition else { return None };
     let (host, port) = host_of(url)?;
-    Some(Wanted::Answer { host, port, url: url.clone(), status: *status })
+    Some(AddressState::Answer { host, port, url: url.clone(), status: *status })
 }
 
 /// The result of a check.
@@ -146,7 +146,7 @@ const NO_ANSWER: [io::ErrorKind; 3] =
 
 /// The state that a watch waits for.
 #[derive(Debug, Clone)]
-pub(super) enum Wanted {
+pub(super) enum AddressState {
     /// A port is open, or closed.
     Port { host: String, port: u16, is_open: bool },
     /// A server answers with a status.
@@ -156,15 +156,13 @@ pub(super) enum Wanted {
 /// The poll interval: short at first, then longer.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Rhythm {
-    /// The first interval.
     pub(super) soon: Duration,
     /// The number of first intervals: about a minute of them.
     pub(super) looks_soon: u32,
-    /// The later interval.
     pub(super) later: Duration,
 }
 
-impl Wanted {
+impl AddressState {
     /// An answer costs its server more work than a port, so it is polled less often.
     pub(super) const fn rhythm(&self) -> Rhythm {
         let seconds = Duration::from_secs;
@@ -180,13 +178,13 @@ impl Wanted {
 ///
 /// Errors: the host has no address, this process can open no connection, or a port that should be
 /// closed is at a host that does not answer.
-async fn look_at_address(wanted: &Wanted) -> Result<Option<String>, LookError> {
+async fn look_at_address(wanted: &AddressState) -> Result<Option<String>, LookError> {
     match wanted {
-        Wanted::Port { host, port, is_open } => {
+        AddressState::Port { host, port, is_open } => {
             let found = connect(host, *port).await.map(|connections| !connections.is_empty());
             Ok(port_state(found, *is_open)?.map(str::to_owned))
         }
-        Wanted::Answer { host, port, url, status } => {
+        AddressState::Answer { host, port, url, status } => {
             let is_meant = |found: &u16| status.map_or(*found < STATUS_BAD, |wanted| wanted == *found);
             let connections = match connect(host, *port).await {
                 Err(error) if NO_ANSWER.contains(&error.kind()) => Vec::new(),
@@ -292,7 +290,7 @@ const CONTENT_BYTES_MAX: u64 = 16 * 1024 * 1024;
 const LINE_CHARS_SHOWN: usize = 200;
 
 /// The result of a look.
-enum Found {
+enum FileLook {
     Met(String),
     /// `is_behind`: there is more to read.
     Open {
@@ -326,9 +324,9 @@ async fn until_file_met(
         .await?;
         (tail, *failures) = (kept, 0);
         match found {
-            Found::Met(state) => return Ok(state),
-            Found::Open { is_behind: true } => continue,
-            Found::Open { is_behind: false } => {}
+            FileLook::Met(state) => return Ok(state),
+            FileLook::Open { is_behind: true } => continue,
+            FileLook::Open { is_behind: false } => {}
         }
         tokio::select! {
             () = who.notified() => {}
@@ -352,11 +350,11 @@ fn first_look(condition: Condition) -> io::Result<Look> {
     Ok(Look::Open(Condition::Line { path, pattern, from }))
 }
 
-fn look_again(condition: &Condition, tail: &mut Tail) -> io::Result<Found> {
-    let open = Found::Open { is_behind: false };
+fn look_again(condition: &Condition, tail: &mut Tail) -> io::Result<FileLook> {
+    let open = FileLook::Open { is_behind: false };
     if let Condition::File { path, exists } = condition {
         let (is_there, state) = presence(path)?;
-        return Ok(if is_there == *exists { Found::Met(state) } else { open });
+        return Ok(if is_there == *exists { FileLook::Met(state) } else { open });
     }
     if let Condition::Change { path, since } = condition {
         let state = match (since, content(path)?) {
@@ -365,7 +363,7 @@ fn look_again(condition: &Condition, tail: &mut Tail) -> io::Result<Found> {
             (Some(_), None) => "it was removed",
             (Some(_), Some(_)) => "it has changed",
         };
-        return Ok(Found::Met(state.to_owned()));
+        return Ok(FileLook::Met(state.to_owned()));
     }
     let Condition::Line { path, pattern, from: _ } = condition else { return Ok(open) };
     let pattern = Regex::new(pattern).map_err(io::Error::other)?;
@@ -378,7 +376,7 @@ fn look_again(condition: &Condition, tail: &mut Tail) -> io::Result<Found> {
         met = Some(cut_text(mask_secrets(&strip_text(text.trim())), LINE_CHARS_SHOWN).into());
         ControlFlow::Break(())
     })?;
-    Ok(met.map_or(Found::Open { is_behind }, Found::Met))
+    Ok(met.map_or(FileLook::Open { is_behind }, FileLook::Met))
 }
 
 /// Whether something is at `path`, also in words.

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, value::RawValue};
 use sha2::{Digest, Sha256};
 
 use super::{
-    Said,
+    EventContent,
     body::{clean, is_name, text},
 };
 use engine::{
@@ -38,7 +38,7 @@ pub struct Alert {
     /// missed some results reports the old beginning once more.
     pub opposite: String,
     /// The content of its event.
-    pub said: Said,
+    pub said: EventContent,
 }
 
 /// Why a body is not a list of alerts.
@@ -186,7 +186,7 @@ impl Fields {
         Alert {
             id: format!("{fingerprint}:{state}:{since}"),
             opposite: format!("{fingerprint}:{opposite}:{since}"),
-            said: Said {
+            said: EventContent {
                 event_type: event_type.parse().expect("a valid literal"),
                 severity: severity.filter(|_| !is_resolved),
                 payload,

@@ -11,14 +11,14 @@ use serde_json::Value;
 use super::Check;
 use crate::{
     cli::{
-        client_program,
+        harness,
         install::{
-            InstallError, accepted,
+            InstallError,
             client::home,
             extension::{self, State},
             places::{Places, Target, is_same_file, settings_at},
             plan::read,
-            settings::{OurHook, SettingsError, our_hooks},
+            settings::{OurHook, SettingsError, check_accepted, our_hooks},
             templates::{Choice, events},
         },
     },
@@ -38,7 +38,7 @@ const HOOKS: &str = "hooks";
 /// file that would show it cannot be read.
 pub(super) fn may_be_installed(kind: &'static Kind) -> bool {
     match kind.form {
-        Form::Hooks(hooks) => !Found::of(Hooked { kind, hooks })
+        Form::Hooks(hooks) => !InstalledHooks::of(Hooked { kind, hooks })
             .is_ok_and(|found| found.installations.is_empty() && found.skipped.is_empty()),
         Form::Extension(own) => !home(&own.client)
             .and_then(|home| extension::state(&home, own))
@@ -59,11 +59,11 @@ pub(super) fn checks(kind: &'static Kind) -> Vec<Check> {
         let found = format!("nothing of {} is installed in a client: `{}`", kind.title, kind.set_up());
         return vec![Check::ok(CLIENT, found)];
     };
-    let version = client_program::version(client);
+    let version = harness::version(client);
     let mut checks = vec![client_check(kind.title, client, version)];
     checks.extend(native(kind, version));
     let (name, found) = match kind.form {
-        Form::Hooks(hooks) => (HOOKS, Found::of(Hooked { kind, hooks }).map(|found| found.checks())),
+        Form::Hooks(hooks) => (HOOKS, InstalledHooks::of(Hooked { kind, hooks }).map(|found| found.checks())),
         Form::Extension(own) => {
             let state = home(client).and_then(|home| extension::state(&home, own));
             (EXTENSION, state.map(|state| vec![extension_check(state, kind.set_up())]))
@@ -133,7 +133,7 @@ struct Installation {
 }
 
 #[derive(Debug)]
-struct Found {
+struct InstalledHooks {
     hooked: Hooked,
     installations: Vec<Installation>,
     /// A settings file that disables all hooks, and the key that does so.
@@ -142,7 +142,7 @@ struct Found {
     skipped: Vec<(PathBuf, SettingsError)>,
 }
 
-impl Found {
+impl InstalledHooks {
     fn of(hooked: Hooked) -> Result<Self, InstallError> {
         let places = Places::find(hooked, Path::new("."))?;
         let mut installations = Vec::new();
@@ -161,7 +161,7 @@ impl Found {
         }
         for path in places.all_settings() {
             let text = read(&path)?.unwrap_or_default();
-            if let Err(why) = accepted::check(hooked.hooks, &text) {
+            if let Err(why) = check_accepted(hooked.hooks, &text) {
                 skipped.push((path, why));
                 continue;
             }
@@ -216,7 +216,7 @@ impl Found {
 fn outdated(hooked: Hooked, folder: &Path, extension: &Extension) -> Result<Option<PathBuf>, InstallError> {
     let text = |name: &str| read(&folder.join(name)).map(Option::unwrap_or_default);
     let (manifest, hooks) = (text(extension.folder.manifest)?, text(extension.hooks)?);
-    let choice = Choice::installed(hooked, client_program::own_path(), &manifest, &hooks);
+    let choice = Choice::installed(hooked, harness::own_path(), &manifest, &hooks);
     extension::outdated(folder, choice.extension_files(extension))
 }
 
@@ -252,7 +252,7 @@ fn is_this_program(program: &str) -> Result<(), String> {
     let path = if program.contains('/') {
         PathBuf::from(program)
     } else {
-        client_program::on_path(program).next().ok_or("which is not on the PATH")?
+        harness::on_path(program).next().ok_or("which is not on the PATH")?
     };
     // The small program for hooks belongs to the program next to it.
     let path = match path.file_name() {

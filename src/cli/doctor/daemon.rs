@@ -14,7 +14,7 @@ use crate::{
         self,
         wire::views::{ConfigView, clock_trouble},
     },
-    cli::{Context, install::quoted, running::running},
+    cli::{Context, install::quoted, up::running},
     daemon::{
         maintenance::{UnreleasedError, refuse_unreleased},
         version::{BUILD, VERSION},

@@ -4,13 +4,13 @@ use std::path::PathBuf;
 
 use super::{InstallError, Outcome};
 use crate::{
-    cli::client_program,
+    cli::harness,
     harness::{installation::Version, kind::Client},
 };
 
 /// The user's folder of the client.
 pub(crate) fn home(client: &Client) -> Result<PathBuf, InstallError> {
-    client_program::folder(client).ok_or(InstallError::NoHome { variable: client.variables.folder })
+    harness::folder(client).ok_or(InstallError::NoHome { variable: client.variables.folder })
 }
 
 /// Refuses a client that is too old, and notes one whose version is unknown; `needs` is the oldest

@@ -24,12 +24,7 @@ pub enum InstallError {
     File(#[from] FileError),
     /// A settings file cannot be edited, or is one that its client skips whole.
     #[error("{}; {}nothing was changed", why.at(path), why.effect())]
-    Settings {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        why: SettingsError,
-    },
+    Settings { path: PathBuf, why: SettingsError },
     /// It would run twice.
     #[error("{what} exists already, and with both every hook would run twice; remove it first: {remedy}")]
     Twice {
@@ -40,16 +35,10 @@ pub enum InstallError {
     },
     /// The extension's place has foreign content.
     #[error("{} exists already and is not from aside; move it first", path.display())]
-    Foreign {
-        /// The place.
-        path: PathBuf,
-    },
+    Foreign { path: PathBuf },
     /// The program's hooks would not be recognized as aside's later, so never updated or removed.
     #[error("{program} is not named `{}`, which identifies its hooks later; rename it first", PROGRAM)]
-    OtherName {
-        /// The program.
-        program: String,
-    },
+    OtherName { program: String },
     /// The project does not exist.
     #[error("the folder {} does not exist", path.display())]
     NoProject {
@@ -60,22 +49,13 @@ pub enum InstallError {
     #[error(
         "systemd does not accept the path {path:?} in a unit; move it to a path without quotes, backslashes or line breaks"
     )]
-    NotInUnit {
-        /// The path.
-        path: PathBuf,
-    },
+    NotInUnit { path: PathBuf },
     /// Nothing is installed in a client.
     #[error("{title} is not installed in a client: `{start}` starts an agent with it")]
-    NoClient {
-        /// The harness.
-        title: &'static str,
-        /// The command.
-        start: String,
-    },
+    NoClient { title: &'static str, start: String },
     /// The client does not support what is installed.
     #[error("{client} is version {version}; {needs} {oldest} or later; update it first: {update}")]
     TooOld {
-        /// Its program.
         client: &'static str,
         /// Its reported version.
         version: Version,

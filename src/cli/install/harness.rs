@@ -8,7 +8,7 @@ use super::{
     options::{Args, RemoveArgs},
 };
 use crate::{
-    cli::client_program,
+    cli::harness,
     harness::kind::{Form, Hooked, Kind},
 };
 
@@ -19,7 +19,7 @@ pub(super) fn install(kind: &'static Kind, args: &Args) -> Result<Outcome, Insta
         Form::Extension(own) => {
             let mut outcome = Outcome { is_dry_run: args.dry_run, ..Outcome::default() };
             let needs = (own.folder.since, "this version of the extension needs");
-            check_version(&mut outcome, &own.client, client_program::version(&own.client), needs)?;
+            check_version(&mut outcome, &own.client, harness::version(&own.client), needs)?;
             extension::install(&mut outcome, &home(&own.client)?, own)?;
             outcome.next_steps(own.client.program.name, false);
             Ok(outcome)

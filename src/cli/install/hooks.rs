@@ -11,16 +11,15 @@ use hook::client::PROGRAM;
 use super::{
     InstallError, Outcome,
     client::check_version,
-    edit::{clean, put_hooks, put_only_status_line},
+    edit::{StatusLineChoice, clean, put_hooks, put_only_status_line},
     extension::{self, refuse_foreign},
     options::{Args, RemoveArgs},
     places::{Places, Target, has_hooks, hooks_in},
     settings::{is_program, quoted},
-    status_line::StatusLineChoice,
     templates::Choice,
 };
 use crate::{
-    cli::client_program,
+    cli::harness,
     harness::{
         installation::{Extension, ExtensionFolder},
         kind::{Hooked, Hooks},
@@ -32,8 +31,8 @@ pub(super) fn install(hooked: Hooked, args: &Args) -> Result<Outcome, InstallErr
     let places = Places::find(hooked, args.project.as_deref().unwrap_or(Path::new(".")))?;
     let mut outcome = Outcome { is_dry_run: args.dry_run, ..Outcome::default() };
     let program = match args.extension {
-        Some(_) => client_program::own_name(),
-        None => client_program::own_path(),
+        Some(_) => harness::own_name(),
+        None => harness::own_path(),
     };
     // An extension for others is used where this program may be alone.
     let hook_program = if args.extension.is_none() { hook::small_program(Path::new(&program)) } else { None };
@@ -47,7 +46,7 @@ pub(super) fn install(hooked: Hooked, args: &Args) -> Result<Outcome, InstallErr
         return Ok(outcome);
     }
     let (client, since) = (&hooked.hooks.client, hooked.hooks.installation.since);
-    let version = client_program::version(client);
+    let version = harness::version(client);
     refuse_twice(&places, if args.project.is_some() { Target::Project } else { Target::User })?;
     check_version(&mut outcome, client, version, (since, "these hooks need"))?;
     let status_line = args.status_line();

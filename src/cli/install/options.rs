@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use clap::Command;
 
-use super::status_line::StatusLineChoice;
+use super::edit::StatusLineChoice;
 use crate::{
-    cli::of_harness::ForHarness,
+    cli::harness::ForHarness,
     harness::kind::{Form, Hooks, Kind},
 };
 

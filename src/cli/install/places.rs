@@ -18,7 +18,6 @@ use crate::harness::{installation::Extension, kind::Hooked};
 pub(crate) enum Target {
     /// All projects of the user.
     User,
-    /// One project.
     Project,
 }
 

@@ -9,7 +9,7 @@ use std::{
 use hook::paths::{Paths, PathsError};
 
 use super::{InstallError, Outcome, plan::read};
-use crate::cli::client_program;
+use crate::cli::harness;
 
 const SOCKET: &str = include_str!("../../../share/systemd/aside.socket");
 const SERVICE: &str = include_str!("../../../share/systemd/aside.service");
@@ -28,7 +28,7 @@ pub(super) fn install(args: &Args, paths: &Result<Paths, PathsError>) -> Result<
     let mut outcome = Outcome { is_dry_run: args.dry_run, ..Outcome::default() };
     let folder = units()?;
     let paths = paths.as_ref().map_err(|error| InstallError::Places(error.clone()))?;
-    let program = client_program::own_path();
+    let program = harness::own_path();
     // For the default socket the unit keeps systemd's specifier `%h`.
     let default = given("HOME").map(|home| home.join(".local/state/aside/aside.sock"));
     let socket = Some(&paths.socket).filter(|socket| Some(*socket) != default.as_ref());

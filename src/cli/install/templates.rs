@@ -116,7 +116,6 @@ impl Choice {
     }
 }
 
-/// A template's JSON.
 pub(super) fn parsed(template: &str) -> Value {
     serde_json::from_str(template).expect("the shipped templates are JSON, as a test holds")
 }

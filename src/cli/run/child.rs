@@ -84,7 +84,6 @@ impl Ending {
     }
 }
 
-/// A started child.
 pub(super) struct Running {
     child: Child,
     /// The target of signals; `None` once its id may be reused.
@@ -245,7 +244,6 @@ const PIECES_MAX: usize = 64;
 pub(super) enum Piece {
     /// A piece of output.
     Output(Stream, Vec<u8>),
-    /// The end.
     End,
 }
 

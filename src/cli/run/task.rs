@@ -7,16 +7,24 @@
 use std::{
     borrow::Cow,
     ffi::OsString,
-    sync::{Arc, OnceLock},
+    io::Write,
+    sync::{Arc, Mutex, OnceLock, PoisonError},
     time::Duration,
 };
 
 use engine::event::mask_secrets;
+use hook::client::{Client, ClientError};
 use journal::time::duration_millis;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::cli::run::child::Ending;
+use crate::{
+    api::wire::{
+        ErrorView,
+        event::{Results, SCOPE_HEADER, SCOPE_OF_CALLER},
+    },
+    cli::{context::object, error::refusal, run::child::Ending, terminal::one_line},
+};
 
 /// The source of these events.
 const SOURCE: &str = "run";
@@ -45,26 +53,22 @@ pub(super) struct Task {
 
 impl Task {
     pub(super) fn started(&self) -> Value {
-        self.event(&self.start_id, "task.started", json!({ "task": self.name, "command": self.command }))
+        let payload = json!({ "task": self.name, "command": self.command });
+        self.event(&self.start_id, "task.started", payload, [self.session.as_deref(), None])
     }
 
     pub(super) fn ended(&self, ending: &Ending, duration: Duration) -> Value {
-        let mut payload = json!({
-            "task": self.name,
-            "command": self.command,
-            "exit_code": ending.exit_code(),
-            "duration_ms": duration_millis(duration),
-            "tail": ending.last_lines(),
-        });
-        if let (Some(signal), Some(payload)) = (ending.signal(), payload.as_object_mut()) {
-            payload.insert("signal".to_owned(), signal.into());
-        }
+        let payload = object([
+            ("task", Some(json!(self.name))),
+            ("command", Some(json!(self.command))),
+            ("exit_code", Some(json!(ending.exit_code()))),
+            ("duration_ms", Some(json!(duration_millis(duration)))),
+            ("tail", Some(json!(ending.last_lines()))),
+            ("signal", ending.signal().map(Value::from)),
+        ]);
         let event_type = if ending.exit_code() == 0 { "task.completed" } else { "task.failed" };
-        let mut event = self.caused(&Uuid::now_v7().to_string(), event_type, payload);
-        if let (Some(session), Some(event)) = (self.own_session.get(), event.as_object_mut()) {
-            event.insert("session".to_owned(), session.as_ref().into());
-        }
-        event
+        let session = self.own_session.get().map(AsRef::as_ref).or(self.session.as_deref());
+        self.event(&Uuid::now_v7().to_string(), event_type, payload, [session, Some(&self.start_id)])
     }
 
     /// Notes the session below whose client it runs.
@@ -75,23 +79,25 @@ impl Task {
 
     /// An event that the start event caused.
     pub(super) fn caused(&self, id: &str, event_type: &str, payload: Value) -> Value {
-        let mut event = self.event(id, event_type, payload);
-        if let Some(event) = event.as_object_mut() {
-            event.insert("cause".to_owned(), self.start_id.as_str().into());
-        }
-        event
+        self.event(id, event_type, payload, [self.session.as_deref(), Some(&self.start_id)])
     }
 
-    fn event(&self, id: &str, event_type: &str, payload: Value) -> Value {
-        let fields = [
+    fn event(
+        &self,
+        id: &str,
+        event_type: &str,
+        payload: Value,
+        [session, cause]: [Option<&str>; 2],
+    ) -> Value {
+        object([
             ("id", Some(id.into())),
             ("type", Some(event_type.into())),
             ("source", Some(SOURCE.into())),
-            ("session", self.session.clone().map(Value::from)),
+            ("session", session.map(Value::from)),
             ("workspace", self.workspace.clone().map(Value::from)),
             ("payload", Some(payload)),
-        ];
-        fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
+            ("cause", cause.map(Value::from)),
+        ])
     }
 }
 
@@ -134,6 +140,115 @@ fn quoted(word: &str) -> Cow<'_, str> {
     match !word.is_empty() && word.chars().all(is_plain) {
         true => word.into(),
         false => format!("'{}'", word.replace('\'', r"'\''")).into(),
+    }
+}
+
+/// Time limit of a publish, which waits for the disk; a command that has ended should not keep its
+/// caller longer. After one in vain a run tries no other for some seconds.
+pub(super) const PUBLISH_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Why an event of the run is not published.
+#[derive(Debug, thiserror::Error)]
+enum PublishError {
+    #[error("{0}")]
+    Client(ClientError),
+    #[error("{0}")]
+    Refused(ErrorView),
+}
+
+/// The connection to the daemon, which warns once when it fails.
+pub(super) struct Publishing<'a> {
+    client: Client,
+    task: &'a Task,
+    /// The output for warnings, and the error of the first failed event until it is reported.
+    state: Mutex<(&'a mut (dyn Write + Send), Failure)>,
+}
+
+/// Whether a publish has failed.
+enum Failure {
+    None,
+    Unreported(PublishError),
+    Reported,
+}
+
+impl<'a> Publishing<'a> {
+    pub(super) fn new(client: &Client, task: &'a Task, warnings: &'a mut (dyn Write + Send)) -> Self {
+        Self { client: client.impatient(PUBLISH_TIMEOUT), task, state: Mutex::new((warnings, Failure::None)) }
+    }
+
+    /// Publishes the start of the task. If it is one of a session's own, its end is for that session.
+    pub(super) fn publish_start(&self) {
+        let wants_session = self.task.scope == TaskScope::Default;
+        let scope = wants_session.then_some((SCOPE_HEADER, SCOPE_OF_CALLER));
+        match publish(&self.client, &self.task.started(), scope.as_slice()) {
+            Ok(Some(session)) => self.task.note_session(session),
+            Ok(None) => {}
+            Err(error) => self.failed(error),
+        }
+    }
+
+    /// Whether the daemon accepted the event, or each of a list.
+    pub(super) fn publish(&self, events: &Value) -> bool {
+        match publish(&self.client, events, &[]) {
+            Ok(_) => true,
+            Err(error) => {
+                self.failed(error);
+                false
+            }
+        }
+    }
+
+    fn failed(&self, error: PublishError) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if matches!(state.1, Failure::None) {
+            state.1 = Failure::Unreported(error);
+        }
+        drop(state);
+        // A watched command has no end at which the error could be reported.
+        if self.task.is_watch {
+            self.finish();
+        }
+    }
+
+    pub(super) fn warn(&self, text: &str) {
+        self.say(&format!("warning: {text}"));
+    }
+
+    pub(super) fn say(&self, text: &str) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        // Without a stderr nobody reads it.
+        writeln!(state.0, "aside: {}", one_line(text)).ok();
+    }
+
+    /// Reports the failure, unless it was reported.
+    pub(super) fn finish(&self) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Failure::Unreported(error) = &state.1 {
+            let text = format!("aside: warning: {:?} is not published: {error}", self.task.name);
+            writeln!(state.0, "{}", one_line(&text)).ok();
+            state.1 = Failure::Reported;
+        }
+    }
+}
+
+/// Publishes events; returns the session to which the daemon addressed the first.
+fn publish(
+    client: &Client,
+    events: &Value,
+    scope: &[(&str, &str)],
+) -> Result<Option<Arc<str>>, PublishError> {
+    let headers: Vec<_> =
+        [("content-type", "application/json")].into_iter().chain(scope.iter().copied()).collect();
+    let response = client
+        .request("POST", "/v1/events", &headers, events.to_string().as_bytes())
+        .map_err(PublishError::Client)?;
+    let answer = serde_json::from_slice::<Results>(&response.body).unwrap_or_default();
+    let session = answer.results.first().and_then(|verdict| verdict.session.clone());
+    let refused = answer.results.into_iter().find_map(|verdict| verdict.error);
+    match (response.status, refused) {
+        (_, Some(error)) => Err(PublishError::Refused(error)),
+        (200..=299, None) => Ok(session),
+        (status, None) => Err(PublishError::Refused(refusal(status, &response.body))),
     }
 }
 

@@ -9,6 +9,10 @@ use std::{
     collections::HashMap,
     error::Error,
     fmt,
+    fs::{self, File, OpenOptions},
+    io::{self, Write},
+    os::unix::fs::OpenOptionsExt,
+    path::{Path, PathBuf},
     sync::{Mutex, PoisonError},
     time::Duration,
 };
@@ -104,12 +108,9 @@ where
         match self.format {
             LogFormat::Text => {
                 time().format_time(&mut writer)?;
-                let level = *about.level();
-                let word = level_word(level);
+                let (word, colour) = word_and_colour(*about.level());
                 match writer.has_ansi_escapes() {
-                    true => {
-                        write!(writer, " \u{1b}[{}m{word:>5}\u{1b}[0m {}: ", colour(level), about.target())?
-                    }
+                    true => write!(writer, " \u{1b}[{colour}m{word:>5}\u{1b}[0m {}: ", about.target())?,
                     false => write!(writer, " {word:>5} {}: ", about.target())?,
                 }
                 context.format_fields(writer.by_ref(), event)?;
@@ -128,24 +129,14 @@ where
     }
 }
 
-const fn level_word(level: Level) -> &'static str {
+/// The word of a level, and the number of its colour in a terminal.
+const fn word_and_colour(level: Level) -> (&'static str, u8) {
     match level {
-        Level::ERROR => "error",
-        Level::WARN => "warn",
-        Level::INFO => "info",
-        Level::DEBUG => "debug",
-        Level::TRACE => "trace",
-    }
-}
-
-/// The number of its colour in a terminal.
-const fn colour(level: Level) -> u8 {
-    match level {
-        Level::ERROR => 31,
-        Level::WARN => 33,
-        Level::INFO => 32,
-        Level::DEBUG => 34,
-        Level::TRACE => 35,
+        Level::ERROR => ("error", 31),
+        Level::WARN => ("warn", 33),
+        Level::INFO => ("info", 32),
+        Level::DEBUG => ("debug", 34),
+        Level::TRACE => ("trace", 35),
     }
 }
 
@@ -155,7 +146,7 @@ fn json_line(event: &Event<'_>, note: Note) -> Result<Map<String, Value>, fmt::E
     time().format_time(&mut Writer::new(&mut timestamp))?;
     let mut line = Map::new();
     line.insert("timestamp".to_owned(), timestamp.into());
-    line.insert("level".to_owned(), level_word(*about.level()).into());
+    line.insert("level".to_owned(), word_and_colour(*about.level()).0.into());
     line.insert("target".to_owned(), about.target().into());
     event.record(&mut Fields(&mut line));
     match note {
@@ -266,8 +257,73 @@ impl Storm {
     }
 }
 
+/// Size at which the file is rotated, in bytes.
+const LOG_BYTES_MAX: u64 = 4 * 1024 * 1024;
+
+/// The file on stderr.
+///
+/// Shape: other output to stderr, such as a panic, also goes to the file, but is not counted.
+#[derive(Debug)]
+pub(super) struct LogFile {
+    path: PathBuf,
+    bytes_max: u64,
+    /// Size of the file.
+    bytes: Mutex<u64>,
+}
+
+impl LogFile {
+    /// Redirects stderr to `path`, and appends to it.
+    pub(super) fn open(path: &Path) -> io::Result<Self> {
+        let file = open(path)?;
+        rustix::stdio::dup2_stderr(&file)?;
+        let bytes = Mutex::new(file.metadata()?.len());
+        Ok(Self { path: path.to_owned(), bytes_max: LOG_BYTES_MAX, bytes })
+    }
+
+    /// Adds `count` bytes; returns whether to rotate before they are written.
+    fn add(&self, count: usize) -> bool {
+        let count = u64::try_from(count).unwrap_or(u64::MAX);
+        let mut bytes = self.bytes.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_full = *bytes > 0 && bytes.saturating_add(count) > self.bytes_max;
+        *bytes = if is_full { count } else { bytes.saturating_add(count) };
+        is_full
+    }
+
+    fn rotate(&self) -> io::Result<()> {
+        fs::rename(&self.path, older(&self.path))?;
+        rustix::stdio::dup2_stderr(&open(&self.path)?)?;
+        Ok(())
+    }
+}
+
+fn open(path: &Path) -> io::Result<File> {
+    OpenOptions::new().append(true).create(true).mode(0o600).open(path)
+}
+
+/// The name of the rotated file of `path`.
+pub(in crate::cli) fn older(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".1");
+    name.into()
+}
+
+impl Write for &LogFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.add(bytes.len()) {
+            // If the rotation fails the old file grows, which is better than no log.
+            self.rotate().ok();
+        }
+        io::stderr().write_all(bytes).map(|()| bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use super::{super::Args, *};
     use std::{
         io,
         sync::{
@@ -275,8 +331,6 @@ mod tests {
             atomic::{AtomicU64, Ordering},
         },
     };
-
-    use super::{super::Args, *};
 
     /// The seconds of each test's clock; thread-local, because tests run in parallel.
     static SECONDS: AtomicU64 = AtomicU64::new(0);
@@ -380,5 +434,13 @@ mod tests {
         fn flush(&mut self) -> io::Result<()> {
             Ok(())
         }
+    }
+
+    #[test]
+    fn log_rotates_before_exceeding_its_size_limit() {
+        let log = LogFile { path: "daemon.log".into(), bytes_max: 100, bytes: Mutex::new(0) };
+        let full: Vec<bool> = [60, 40, 1, 99, 1, 500, 1].map(|count| log.add(count)).to_vec();
+        assert_eq!(full, [false, false, true, false, true, true, true]);
+        assert_eq!(older(&log.path), Path::new("daemon.log.1"));
     }
 }

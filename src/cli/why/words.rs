@@ -1,8 +1,11 @@
 //! Describes the ledger's lines about an event or a notification in sentences.
 
-use engine::ledger::{
-    self, ConfirmedBy, EntryKind, FilteredBy, NotSent, Reason, ReasonText, Redelivered, Sentence, Suppressed,
-    ThrottledBy,
+use engine::{
+    ledger::{
+        self, ConfirmedBy, EntryKind, FilteredBy, NotSent, Reason, ReasonText, Redelivered, Sentence,
+        Suppressed, ThrottledBy,
+    },
+    words::counted,
 };
 
 use crate::{api::wire::history::LedgerLine, cli::ids::Names};
@@ -53,9 +56,7 @@ pub(super) fn sentence(line: &LedgerLine, names: &Names) -> String {
         EntryKind::Batched => format!("waited in a batch of {subscriber}"),
         EntryKind::EventEnded => format!("{subscriber} {}", end(line, |text| text.event)),
         EntryKind::Created => {
-            let count = line.events.len();
-            let events = if count == 1 { "event" } else { "events" };
-            format!("{subscriber} made {notification} from {count} {events}")
+            format!("{subscriber} made {notification} from {}", counted(line.events.len(), "event"))
         }
         EntryKind::Unclaimed => format!("{notification} waits for a session: none in its scope is open"),
         EntryKind::Queued => format!("{notification} waits in session {session}"),

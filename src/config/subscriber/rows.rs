@@ -14,7 +14,7 @@ use strum::VariantArray as _;
 
 use crate::config::{
     keys::{FileTable, readers},
-    layout, limits, patterns,
+    layout, limits,
     raw::{Parsed, Section, Value},
     report::{sentence, shown},
     values,
@@ -97,7 +97,7 @@ settings! {
 readers! {
     any_text() -> String = |value| values::text(value).map(str::to_owned);
     version() -> semver::Version = values::version;
-    patterns() -> Vec<Pattern> = |value| values::list(value, patterns::read);
+    patterns() -> Vec<Pattern> = |value| values::list(value, values::parsed);
     fields() -> Vec<FieldPath> = values::field_paths;
     condition() -> Condition = read_condition;
     severity() -> Severity = values::severity;
@@ -111,7 +111,7 @@ impl Section<'_> {
     }
 
     fn types(&mut self, key: &'static str) -> Option<Vec<Pattern>> {
-        self.require(key, patterns::read_all)
+        self.require(key, values::patterns)
     }
 }
 

@@ -10,7 +10,7 @@ use super::{
     Call, present,
     stdin::{Compaction, Notification, StopFailure},
 };
-use crate::harness::{HookError, Then, stdin::read};
+use crate::harness::{HookError, Then, text::read};
 
 /// Kinds of notices to the user that mean that the agent waits for them.
 const WAITING: [&str; 3] = ["elicitation_dialog", "idle_prompt", "permission_prompt"];

@@ -142,7 +142,7 @@ fn events_carry_what_the_hook_said_and_where() {
         "tool_calls": [{ "tool_name": "Bash", "tool_use_id": "t2", "tool_input": input, "tool_response": "ok in 3s" }] }));
     let turn = parse_json(json!({ "hook_event_name": "UserPromptSubmit", "session_id": "s", "cwd": "/w",
         "prompt_id": "p", "prompt": "<task-notification>\n<task-id>b</task-id>" }));
-    let pushed = (message_socket::SOCKETS.find)(&SessionId::new("s"), &|name| match name {
+    let pushed = (client::SOCKETS.find)(&SessionId::new("s"), &|name| match name {
         "aside-session" => Some("s".to_owned()),
         "aside-message-socket" => Some("/a".to_owned()),
         _ => None,

@@ -10,7 +10,6 @@ use serde::Deserialize;
 
 use super::servers::{self, lines_with};
 
-/// Its reader.
 pub(super) static READER: Reader = Reader {
     announces: &[TouchKind::Shown, TouchKind::Written],
     changed,

@@ -142,7 +142,7 @@ pub(super) const MODULES: &[Module] = &[
         "capability::source", "capability::webhook", "daemon::program", "daemon::regular_file", "daemon::tasks",
         "sink",
     ]),
-    module("capability::watch", 4, &["capability::source", "daemon::tasks", "harness", "watch"]),
+    module("capability::watch", 4, &["capability::source", "harness", "watch"]),
     module("capability::log::source", 4, &["capability::log", "capability::outside", "capability::source"]),
     module("capability::lsp::source", 4, &[
         "capability::lsp", "capability::outside", "capability::source", "daemon::program", "daemon::tasks",

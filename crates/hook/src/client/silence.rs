@@ -148,9 +148,10 @@ mod tests {
 
     #[test]
     fn two_waits_are_followed_by_one_each_period() {
-        let (folder, start) = (Scratch::new(), now());
+        let folder = Scratch::new();
         let socket = folder.path().join("daemon.sock");
         let _listener = UnixListener::bind(&socket).expect("bound");
+        let start = now();
         let waited =
             [0, 0, 0, 5, 11, 11, 15].map(|second| waits(&socket, start + Duration::from_secs(second)));
         assert_eq!(waited, [true, true, false, false, true, false, false]);

@@ -20,7 +20,6 @@ use rustix::{
     process::{Uid, geteuid},
 };
 
-/// A deadline.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Deadline(Option<Instant>);
 
@@ -38,7 +37,6 @@ impl Deadline {
         Self(Some(Instant::now() + duration))
     }
 
-    /// No deadline.
     pub(super) const fn never() -> Self {
         Self(None)
     }

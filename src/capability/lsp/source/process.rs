@@ -245,7 +245,6 @@ struct Frames {
 /// Why the stream cannot be read any further.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 enum FrameError {
-    /// Invalid header.
     #[error("its stdout has data other than messages")]
     NoHeader,
     /// The message is too large.
@@ -257,7 +256,6 @@ enum FrameError {
 }
 
 impl Frames {
-    /// Adds received bytes.
     fn push(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
     }
@@ -351,5 +349,43 @@ mod tests {
         frames.push(&framed(&message));
         let read = frames.next_message().expect("a frame").expect("whole");
         assert_eq!(serde_json::from_slice::<Value>(&read).expect("JSON"), message);
+    }
+
+    #[tokio::test]
+    async fn why_a_process_is_no_server_is_said() {
+        for (script, expected) in [
+            ("echo one >&2; echo oops >&2; exit 3", "it ended: exit status: 3: oops"),
+            ("printf 'Starting\\r\\n\\r\\n'; sleep 100", "its stdout has data other than messages"),
+            (
+                "printf 'Content-Length: 99999999\\r\\n\\r\\n'",
+                "it sent a message of 99999999 bytes; 16777216 are allowed",
+            ),
+            ("printf 'Content-Length: 2\\r\\n\\r\\nno'", "it sent a message that cannot be read: expected"),
+            ("printf 'Content-Length: 9\\r\\n\\r\\n{'", "it ended: exit status: 0"),
+        ] {
+            let (hear, mut heard) = mpsc::channel(1);
+            let arguments = ["-c", script].map(str::to_owned);
+            let mut tasks = JoinSet::new();
+            let _process =
+                start(1, Path::new("sh"), &arguments, "/", hear, &mut tasks).expect("a shell is there");
+            match heard.recv().await {
+                Some((1, Heard::Ended(why))) => assert!(why.starts_with(expected), "{script}: {why}"),
+                other => panic!("{script}: {other:?}"),
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn process_ignoring_closed_stdin_is_killed_on_timeout() {
+        let (hear, mut heard) = mpsc::channel(1);
+        let arguments = ["100".to_owned()];
+        let mut tasks = JoinSet::new();
+        let mut process = start(1, Path::new("sleep"), &arguments, "/", hear, &mut tasks).expect("it runs");
+        process.close();
+        // The time is simulated: it passes while all tasks wait.
+        match timeout(Duration::from_secs(3), heard.recv()).await {
+            Ok(Some((1, Heard::Ended(why)))) => assert_eq!(why, "it kept running after its stdin was closed"),
+            other => panic!("{other:?}"),
+        }
     }
 }

@@ -11,13 +11,13 @@ fn search(folder: &Path, glob: &str) -> Search {
     Paths::new(glob).expect("a pattern").searches(&[folder]).pop().expect("a search")
 }
 
-fn look(search: &Search, before: &Seen, now: Timestamp) -> (Looked, usize) {
+fn look(search: &Search, before: &Listing, now: Timestamp) -> (LookResult, usize) {
     let watched = Cell::new(0);
     let mut look = Look {
         search,
         before,
         now,
-        looked: Looked::default(),
+        looked: LookResult::default(),
         folders: 0,
         targets: SortedSet::new(),
         read: 0,
@@ -41,16 +41,16 @@ fn search_descends_only_into_matching_folders() {
     for path in ["src/a/b/m.rs", "src/target/x/m.rs", "src/m.txt", "docs/m.rs"] {
         fs::write(root.path().join(path), "x").expect("written");
     }
-    let (looked, watched) = look(&search(root.path(), "src/**/*.rs"), &Seen::new(), LATER);
+    let (looked, watched) = look(&search(root.path(), "src/**/*.rs"), &Listing::new(), LATER);
     assert_eq!(looked.seen.keys().map(|path| &**path).collect::<Vec<_>>(), ["a/b/m.rs"]);
     assert_eq!((watched, looked.trouble), (3, None), "src, src/a and src/a/b");
-    let (looked, _) = look(&search(root.path(), "no/such/*.rs"), &Seen::new(), LATER);
+    let (looked, _) = look(&search(root.path(), "no/such/*.rs"), &Listing::new(), LATER);
     assert!(looked.seen.is_empty() && looked.trouble.is_none());
 }
 
 /// Does something, and returns the changes since the call before.
 fn changes_in(search: &Search) -> impl FnMut(&dyn Fn()) -> Vec<Change> {
-    let mut before = look(search, &Seen::new(), LATER).0.seen;
+    let mut before = look(search, &Listing::new(), LATER).0.seen;
     move |act| {
         act();
         let now = look(search, &before, LATER).0.seen;
@@ -128,7 +128,7 @@ fn links_to_folders_are_followed_at_fixed_depths() {
         ("**/*.toml", &["real/a.toml"], 3),
         ("{real,link}/*.toml", &["real/a.toml"], 3),
     ] {
-        let (looked, watched) = look(&search(root.path(), glob), &Seen::new(), LATER);
+        let (looked, watched) = look(&search(root.path(), glob), &Listing::new(), LATER);
         let seen: Vec<&str> = looked.seen.keys().map(|path| &**path).collect();
         assert_eq!(seen, expected, "{glob}");
         assert!(watched >= folders && watched < 9 && looked.trouble.is_none(), "{glob}: {watched}");
@@ -142,10 +142,10 @@ fn change_during_look_is_found_by_next_look() {
     let search = search(root.path(), "*.sql");
     fs::write(&path, "1").expect("written");
     // The look is no later than the file's change, so the file's time proves nothing.
-    let mut before = look(&search, &Seen::new(), Timestamp::ZERO).0.seen;
+    let mut before = look(&search, &Listing::new(), Timestamp::ZERO).0.seen;
     fs::write(&path, "2").expect("written");
     // As if the clock of the file system had not advanced.
-    let now = look(&search, &Seen::new(), LATER).0.seen;
+    let now = look(&search, &Listing::new(), LATER).0.seen;
     let racy = Stamp { is_settled: false, hash: before["a.sql"].hash, ..now["a.sql"] };
     before.insert("a.sql".into(), racy);
     let now = look(&search, &before, LATER).0.seen;
@@ -157,7 +157,7 @@ fn more_files_than_are_watched_are_said() {
     let root = tempdir().expect("a folder");
     (0..FILES_MAX + 1)
         .for_each(|number| fs::write(root.path().join(number.to_string()), "").expect("written"));
-    let (looked, _) = look(&search(root.path(), "*"), &Seen::new(), LATER);
+    let (looked, _) = look(&search(root.path(), "*"), &Listing::new(), LATER);
     assert_eq!(looked.seen.len(), FILES_MAX);
     assert!(looked.trouble.is_some_and(|trouble| trouble.contains("only 10000 files")));
 }

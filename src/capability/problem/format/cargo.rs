@@ -111,16 +111,16 @@ fn problem(line: &str) -> Option<Problem> {
         // Notes and helps of their own, and `failure-note`, explain other messages.
         let is_wrong = level.starts_with("error") || level == "warning";
         let message = with_reason(message, &children);
-        let problem = Problem { file: None, line: None, column: None, severity, code, message };
+        let problem = Problem::at(None, severity, code, message);
         return Some(problem).filter(|_| is_wrong && !is_count);
     };
-    let span = outside(span);
+    let span = macro_use_site(span);
     let (line, column) = (Some(span.line_start), Some(span.column_start));
     Some(Problem { file: Some(span.file_name), line, column, severity, code, message })
 }
 
 /// The place where a macro of another crate is used.
-fn outside(mut span: Span) -> Span {
+fn macro_use_site(mut span: Span) -> Span {
     while trace::is_foreign(&span.file_name) {
         match span.expansion {
             Some(expansion) => span = expansion.span,

@@ -1,19 +1,21 @@
 //! SARIF 2.1.0. Source: <https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html>,
 //! sections 3.14 to 3.30, 3.49 and 3.58.
 
-mod places;
 mod rules;
 
-use engine::raw_json::{each_item, json};
+use engine::{
+    hex::percent_decode,
+    raw_json::{each_entry, each_item, json},
+};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use self::{
-    places::{Place, Places},
-    rules::{Configuration, Kind, Message, Reference, Rules},
+use self::rules::{Configuration, Kind, Message, Reference, Rules};
+use crate::capability::problem::{
+    Level, Problem,
+    text::{PROBLEMS_MAX, json_field, json_item},
+    trace::Place,
 };
-use crate::capability::problem::text::{PROBLEMS_MAX, json_field, json_item};
-use crate::capability::problem::{Level, Problem};
 
 #[derive(Deserialize)]
 struct Log<'a> {
@@ -38,7 +40,7 @@ struct Run<'a> {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Found<'a> {
+struct ResultObject<'a> {
     rule_id: Option<String>,
     rule_index: Option<i64>,
     rule: Option<Reference>,
@@ -51,7 +53,7 @@ struct Found<'a> {
     locations: Option<&'a RawValue>,
     #[serde(borrow, default)]
     suppressions: Option<&'a RawValue>,
-    analysis_target: Option<places::Artifact>,
+    analysis_target: Option<Artifact>,
 }
 
 #[derive(Deserialize)]
@@ -172,7 +174,7 @@ struct Context {
 
 impl Context {
     /// `None` for a suppressed result, for one that is gone, and for one that reports no problem.
-    fn problem(&self, found: Found<'_>, place: &str) -> Result<Option<Problem>, String> {
+    fn problem(&self, found: ResultObject<'_>, place: &str) -> Result<Option<Problem>, String> {
         let is_gone = found.baseline_state.as_deref() == Some("absent");
         if is_gone || is_suppressed(found.suppressions, place)? {
             return Ok(None);
@@ -202,7 +204,7 @@ impl Context {
         let at = at.or_else(target);
         let code = reference.id.clone().or_else(|| rule.and_then(|rule| rule.id.clone()));
         let message = self.rules.text(found.message, rule).or_else(|| code.clone()).unwrap_or_default();
-        Ok(Some(problem(at, severity, code, message)))
+        Ok(Some(Problem::at(at, severity, code, message)))
     }
 
     fn override_levels(&mut self, invocation: &Invocation<'_>) {
@@ -257,7 +259,7 @@ impl Context {
             let bare = || reason.unwrap_or_else(|| "the tool failed".to_owned());
             found(match warning {
                 Some(warning) => Problem { severity: Level::Error, ..warning },
-                None => problem(None, Level::Error, None, bare()),
+                None => Problem::at(None, Level::Error, None, bare()),
             });
         }
         Ok(())
@@ -273,13 +275,8 @@ impl Context {
         let text = self.rules.text(notification.message, descriptor).or(exception);
         let message = text.or_else(|| code.clone()).unwrap_or_else(|| "the tool failed".to_owned());
         let at = self.places.first(notification.locations).ok().flatten();
-        problem(at, severity, code, message)
+        Problem::at(at, severity, code, message)
     }
-}
-
-fn problem(at: Option<Place>, severity: Level, code: Option<String>, message: String) -> Problem {
-    let (file, line, column) = at.map_or((None, None, None), |at| (Some(at.file), at.line, at.column));
-    Problem { file, line, column, severity, code, message }
 }
 
 /// Whether a result has suppressions, all of which are accepted. Section 3.27.23.
@@ -294,4 +291,134 @@ fn is_suppressed(suppressions: Option<&RawValue>, place: &str) -> Result<bool, S
     })
     .map_err(|error| json_field(&format!("{place}.suppressions"), &error))?;
     Ok(count > 0 && !is_refused)
+}
+
+/// Most artifacts of a run that are remembered.
+const ARTIFACTS_MAX: usize = 100_000;
+/// Most bases of URIs of a run.
+const BASES_MAX: usize = 100;
+/// Most bases that follow each other.
+const OUTER_MAX: usize = 5;
+/// Longest path of an artifact or a base, in bytes.
+const PATH_BYTES_MAX: usize = 4_096;
+
+/// A location of a result.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Location {
+    physical_location: Option<Physical>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Physical {
+    artifact_location: Option<Artifact>,
+    region: Option<Region>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Artifact {
+    uri: Option<String>,
+    uri_base_id: Option<String>,
+    index: Option<i64>,
+}
+
+#[derive(Deserialize)]
+struct ArtifactObject {
+    location: Option<Artifact>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Region {
+    start_line: Option<u32>,
+    start_column: Option<u32>,
+}
+
+/// The artifacts of a run, and the bases of its URIs.
+struct Places {
+    artifacts: Vec<Option<Artifact>>,
+    bases: Vec<(String, Artifact)>,
+}
+
+impl Places {
+    /// Shape: what is not in the form of an artifact or a base is skipped, and so is what is longer
+    /// than [`PATH_BYTES_MAX`].
+    fn read(artifacts: Option<&RawValue>, bases: Option<&RawValue>) -> Self {
+        let short = |artifact: &Artifact| {
+            let text = [&artifact.uri, &artifact.uri_base_id];
+            text.iter().all(|text| text.as_ref().is_none_or(|text| text.len() <= PATH_BYTES_MAX))
+        };
+        let mut read = Self { artifacts: Vec::new(), bases: Vec::new() };
+        if let Some(artifacts) = artifacts {
+            drop(each_item(artifacts, |_, artifact| {
+                if read.artifacts.len() < ARTIFACTS_MAX {
+                    let parsed = serde_json::from_str::<ArtifactObject>(artifact.get()).ok();
+                    read.artifacts.push(parsed.and_then(|artifact| artifact.location).filter(short));
+                }
+                Ok(())
+            }));
+        }
+        if let Some(bases) = bases {
+            drop(each_entry(bases, |name, base| {
+                if read.bases.len() < BASES_MAX
+                    && let Some(base) = serde_json::from_str(base.get()).ok().filter(short)
+                {
+                    read.bases.push((name.to_owned(), base));
+                }
+                Ok(())
+            }));
+        }
+        read
+    }
+
+    /// The first location in a file.
+    ///
+    /// Errors: one before it has not the form of a location.
+    fn first(&self, locations: Option<&RawValue>) -> serde_json::Result<Option<Place>> {
+        let mut first = None;
+        if let Some(locations) = locations {
+            each_item(locations, |_, location| {
+                if first.is_none() {
+                    let location = serde_json::from_str::<Location>(location.get())?;
+                    first = location.physical_location.and_then(|physical| self.place(physical));
+                }
+                Ok(())
+            })?;
+        }
+        Ok(first)
+    }
+
+    fn place(&self, physical: Physical) -> Option<Place> {
+        let file = self.file(&physical.artifact_location?)?;
+        let (line, column) =
+            physical.region.map_or((None, None), |region| (region.start_line, region.start_column));
+        Some(Place { file, line, column })
+    }
+
+    /// The path of a file, after the path of its base.
+    fn file(&self, artifact: &Artifact) -> Option<String> {
+        if artifact.uri.is_none() {
+            let index = usize::try_from(artifact.index?).ok()?;
+            let artifact = self.artifacts.get(index)?.as_ref()?;
+            return if artifact.uri.is_some() { self.file(artifact) } else { None };
+        }
+        let (mut file, mut base) = (path_of(artifact.uri.as_deref()?), artifact.uri_base_id.as_deref());
+        for _ in 0..OUTER_MAX {
+            let known = |name: &str| self.bases.iter().find(|(other, _)| other == name).map(|(_, base)| base);
+            let Some(outer) = base.and_then(known).filter(|_| !file.starts_with('/')) else { break };
+            if let Some(uri) = outer.uri.as_deref().map(path_of).filter(|uri| !uri.is_empty()) {
+                file = format!("{}/{file}", uri.trim_end_matches('/'));
+            }
+            base = outer.uri_base_id.as_deref();
+        }
+        Some(file)
+    }
+}
+
+/// The path of a URI, with percent-encoded bytes such as `%20` decoded.
+fn path_of(uri: &str) -> String {
+    let path = uri.strip_prefix("file://localhost").or_else(|| uri.strip_prefix("file://")).unwrap_or(uri);
+    percent_decode(path)
 }

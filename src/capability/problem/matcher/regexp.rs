@@ -56,7 +56,6 @@ impl Regexp {
         if self.is_excluded(line) { None } else { self.regex.captures(line) }
     }
 
-    /// Number of groups.
     pub(super) fn groups(&self) -> usize {
         self.regex.captures_len() - 1
     }

@@ -190,7 +190,7 @@ impl Matchers {
     }
 
     /// The concatenation of these matchers and those of `other`.
-    pub fn before(mut self, other: &Self) -> Self {
+    pub fn followed_by(mut self, other: &Self) -> Self {
         self.specs.extend(other.specs.iter().cloned());
         self
     }

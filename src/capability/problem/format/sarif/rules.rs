@@ -3,10 +3,11 @@
 
 use std::collections::BTreeMap;
 
+use engine::raw_json::{each_entry, each_item};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use engine::raw_json::{each_entry, each_item};
+use crate::capability::problem::text::begin;
 
 /// Most rules of a run that are remembered.
 const RULES_MAX: usize = 10_000;
@@ -75,7 +76,7 @@ struct Text {
 
 impl Text {
     fn into_string(self) -> Option<String> {
-        self.text.or(self.markdown).map(|text| cut(text, MESSAGE_BYTES_MAX))
+        self.text.or(self.markdown).map(|text| begin(&text, MESSAGE_BYTES_MAX).to_owned())
     }
 }
 
@@ -209,8 +210,8 @@ impl Rules {
         } = rule;
         let description = short_description.and_then(Text::into_string);
         let description = description.or_else(|| full_description.and_then(Text::into_string)).or(name);
-        let description = description.map(|text| cut(text, MESSAGE_BYTES_MAX));
-        let id = id.map(|id| cut(id, ID_BYTES_MAX));
+        let description = description.map(|text| begin(&text, MESSAGE_BYTES_MAX).to_owned());
+        let id = id.map(|id| begin(&id, ID_BYTES_MAX).to_owned());
         let level = default_configuration.and_then(|configuration| configuration.level);
         Rule { id, level, messages: self.messages(message_strings), description }
     }
@@ -223,7 +224,7 @@ impl Rules {
                     if self.messages_left > 0 { serde_json::from_str::<Text>(text.get()).ok() } else { None };
                 if let Some(text) = text.and_then(Text::into_string) {
                     self.messages_left -= 1;
-                    read.insert(cut(id.to_owned(), ID_BYTES_MAX), text);
+                    read.insert(begin(id, ID_BYTES_MAX).to_owned(), text);
                 }
                 Ok(())
             }));
@@ -288,13 +289,6 @@ impl ToolRules {
             Kind::Notification => &self.notifications,
         }
     }
-}
-
-/// The first bytes of a text.
-fn cut(mut text: String, bytes_max: usize) -> String {
-    let end = (0..=bytes_max.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
-    text.truncate(end.unwrap_or(0));
-    text
 }
 
 /// The arguments of a message, as far as they can be used.

@@ -1,6 +1,9 @@
-//! `aside token`: tokens for access over TCP.
+//! `aside token` and `aside places`: tokens for access over TCP, and where the daemon's socket and
+//! files are.
 
 use std::io;
+
+use hook::paths::Paths;
 
 use super::{CliError, Context};
 use crate::{
@@ -12,7 +15,7 @@ use crate::{
 };
 
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {
+pub(super) struct TokenArgs {
     #[command(subcommand)]
     action: Action,
 }
@@ -32,7 +35,7 @@ enum Action {
     List,
 }
 
-pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError> {
+pub(super) fn token(args: &TokenArgs, context: &mut Context<'_>) -> Result<(), CliError> {
     let paths = context.paths.clone().map_err(CliError::Paths)?;
     let file = daemon::token_file(&paths.config, &paths.state);
     match &args.action {
@@ -56,4 +59,22 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
             context.print(&text)
         }
     }
+}
+
+/// How the places are found.
+pub(super) const PLACES_HELP: &str = "\
+Every command has these options, each with its variable and its default:
+
+  --socket PATH  $ASIDE_SOCKET  aside.sock in the state folder
+  --config DIR   $ASIDE_CONFIG  aside in $XDG_CONFIG_HOME, else ~/.config/aside
+  --state DIR    $ASIDE_STATE   aside in $XDG_STATE_HOME, else
+                                ~/.local/state/aside
+
+In the config folder are aside.toml, events.toml, webhooks.toml, subscribers/
+and templates/; in the state folder the journal and all that is made of it.";
+
+pub(super) fn places(context: &mut Context<'_>) -> Result<(), CliError> {
+    let Paths { socket, config, state } = context.paths.clone().map_err(CliError::Paths)?;
+    let lines = [("socket", socket), ("config", config), ("state", state)];
+    context.print(&lines.map(|(name, path)| format!("{name:6}  {}\n", path.display())).concat())
 }

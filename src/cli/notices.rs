@@ -1,8 +1,9 @@
-//! `aside ask` and `aside answer`: ask the user a question, and answer it.
+//! `aside notify`, `aside ask` and `aside answer`: notices and questions to the user.
 //!
-//! `ask` requests the question's end until it gets it, also across a restart of the daemon, and
-//! then confirms it. If it is interrupted, the question stays open, and its answer goes to the
-//! session or folder of origin.
+//! In the session of an agent both are from that session, which the daemon derives from the requesting
+//! process; elsewhere they are from the folder of the command. `ask` requests the end of the question
+//! until it gets it, also across a restart of the daemon, and then confirms it. If it is interrupted,
+//! the question stays open, and its answer goes to the session or folder of origin.
 
 use std::{
     io::{self, Write as _},
@@ -14,21 +15,105 @@ use std::{
 use clap::builder::PossibleValuesParser;
 use engine::{notification::Category, sink::question::short, words::Words};
 use hook::client::{ClientError, percent_encode};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::{
-    CliError, Context, absolute_folder,
+    CliError, Context,
+    context::object,
     ids::{self, Names},
     parse, refused,
     table::{Cell, Table},
-    terminal::Tone,
-    terminal::one_line,
+    terminal::{Tone, one_line},
     workspace_or_current,
 };
-use crate::api::wire::questions::{Asked, QuestionEnd, QuestionList, QuestionView};
+use crate::api::wire::{
+    notify::NotifyAnswer,
+    questions::{Asked, QuestionEnd, QuestionList, QuestionView},
+};
 
-const PATH: &str = "/v1/questions";
+const NOTIFY: &str = "notify the user";
+
+#[derive(Debug, clap::Args)]
+struct Labels {
+    /// The level: info, warn or error; any other value is info
+    #[arg(long, value_name = "LEVEL", default_value = "info")]
+    level: String,
+    /// Its context, such as a component
+    #[arg(long, value_name = "TEXT", default_value = "llm")]
+    context: String,
+    /// Its category
+    #[arg(long, value_parser = PossibleValuesParser::new(Category::words()))]
+    category: Option<String>,
+}
+
+#[derive(Debug, clap::Args)]
+struct OriginFolder {
+    /// The folder of origin [default: the current one, outside of a session]
+    #[arg(long, value_name = "DIR", conflicts_with = "session")]
+    workspace: Option<String>,
+}
+
+impl OriginFolder {
+    fn json(&self) -> Option<Value> {
+        workspace_or_current(self.workspace.as_deref()).map(Value::from)
+    }
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct NotifyArgs {
+    /// The message, on one line
+    #[arg(value_name = "MESSAGE")]
+    message: String,
+    /// Read **bold**, *italic*, `code` and [text](url) in the message; else each character is shown
+    /// unchanged
+    #[arg(long)]
+    markdown: bool,
+    /// A web address to open
+    #[arg(long, value_name = "URL")]
+    link: Option<String>,
+    /// A name for the work; a newer message with the same name replaces the older one
+    #[arg(long)]
+    key: Option<String>,
+    /// Progress in percent
+    #[arg(long, value_name = "PERCENT", requires = "key", value_parser = clap::value_parser!(u8).range(..=100))]
+    progress: Option<u8>,
+    #[command(flatten)]
+    labels: Labels,
+    /// The session that it comes from, as `aside sessions` names it [default: the one this runs in]
+    #[arg(long, value_name = "ID")]
+    session: Option<String>,
+    #[command(flatten)]
+    folder: OriginFolder,
+    /// Print the daemon's answer as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn notify(args: &NotifyArgs, context: &mut Context<'_>) -> Result<(), CliError> {
+    let session = args.session.as_deref().map(|text| ids::addressee(text, context)).transpose()?;
+    let Labels { level, context: component, category } = &args.labels;
+    let fields = object([
+        ("message", Some(json!(args.message))),
+        ("link", args.link.clone().map(Value::from)),
+        ("key", args.key.clone().map(Value::from)),
+        ("level", Some(json!(level))),
+        ("context", Some(json!(component))),
+        ("category", category.clone().map(Value::from)),
+        ("session", session.map(Value::from)),
+        ("workspace", args.folder.json()),
+        ("progress", args.progress.map(Value::from)),
+        ("markdown", args.markdown.then_some(true.into())),
+    ]);
+    let body = context.ask(NOTIFY, "POST", "/v1/notify", Some(&fields))?;
+    if args.json {
+        return context.print_json(NOTIFY, &body);
+    }
+    let NotifyAnswer { text, .. } = parse(NOTIFY, &body)?;
+    context.print(&format!("{}\n", one_line(&text)))
+}
+
+const QUESTIONS: &str = "/v1/questions";
 /// The exit code of a question that nobody answered in time.
 const EXPIRED: u8 = 3;
 /// How long one request waits for the end; shorter than the timeout of an answer.
@@ -39,7 +124,7 @@ const RETRY_AFTER: Duration = Duration::from_secs(1);
 const TRIES_MAX: u32 = 60;
 
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {
+pub(super) struct AskArgs {
     /// The question, on one line
     #[arg(value_name = "QUESTION")]
     message: String,
@@ -59,21 +144,13 @@ pub(super) struct Args {
     /// A web address to open
     #[arg(long, value_name = "URL")]
     link: Option<String>,
-    /// The level: info, warn or error; any other value is info
-    #[arg(long, value_name = "LEVEL", default_value = "info")]
-    level: String,
-    /// Its context, such as a component
-    #[arg(long, value_name = "TEXT", default_value = "llm")]
-    context: String,
-    /// Its category
-    #[arg(long, value_parser = PossibleValuesParser::new(Category::words()))]
-    category: Option<String>,
+    #[command(flatten)]
+    labels: Labels,
     /// The session that asks, as `aside sessions` names it [default: the one this runs in]
     #[arg(long, value_name = "ID")]
     session: Option<String>,
-    /// The folder of origin [default: the current one, outside of a session]
-    #[arg(long, value_name = "DIR", conflicts_with = "session")]
-    workspace: Option<String>,
+    #[command(flatten)]
+    folder: OriginFolder,
     /// Print the daemon's answer as JSON
     #[arg(long)]
     json: bool,
@@ -95,55 +172,55 @@ pub(super) struct AnswerArgs {
     json: bool,
 }
 
-pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<ExitCode, CliError> {
+pub(super) fn ask(args: &AskArgs, context: &mut Context<'_>) -> Result<ExitCode, CliError> {
     let doing = "ask the user";
     let session = args.session.as_deref().map(|text| ids::addressee(text, context)).transpose()?;
-    let named = args.workspace.as_deref().map(absolute_folder);
-    let mut fields = Map::new();
+    let Labels { level, context: component, category } = &args.labels;
     let (_, random) = Uuid::now_v7().as_u64_pair();
-    fields.insert("id".to_owned(), format!("q{random:016x}").into());
-    fields.insert("choices".to_owned(), json!(args.choices));
-    fields.insert("awaited".to_owned(), json!(!args.no_wait));
-    let mut insert = |name: &str, text: Option<&str>| {
-        fields.extend(text.map(|text| (name.to_owned(), Value::from(text))));
-    };
-    insert("message", Some(&args.message));
-    insert("expires", Some(&args.expires));
-    insert("link", args.link.as_deref());
-    insert("level", Some(&args.level));
-    insert("context", Some(&args.context));
-    insert("category", args.category.as_deref());
-    insert("session", session.as_deref());
-    insert("workspace", named.or_else(|| workspace_or_current(None)).as_deref());
-    fields.extend(args.markdown.then(|| ("markdown".to_owned(), true.into())));
-    let body = ask(doing, &Value::Object(fields), context)?;
+    let fields = object([
+        ("id", Some(format!("q{random:016x}").into())),
+        ("choices", Some(json!(args.choices))),
+        ("awaited", Some(json!(!args.no_wait))),
+        ("message", Some(json!(args.message))),
+        ("expires", Some(json!(args.expires))),
+        ("link", args.link.clone().map(Value::from)),
+        ("level", Some(json!(level))),
+        ("context", Some(json!(component))),
+        ("category", category.clone().map(Value::from)),
+        ("session", session.map(Value::from)),
+        ("workspace", args.folder.json()),
+        ("markdown", args.markdown.then_some(true.into())),
+    ]);
+    let body = send(doing, &fields, context)?;
     let Asked { question, .. } = parse(doing, &body)?;
     if args.no_wait {
-        let text = if args.json { String::from_utf8_lossy(&body).into_owned() } else { question.id };
-        context.print(&format!("{text}\n"))?;
+        match args.json {
+            true => context.print_json(doing, &body)?,
+            false => context.print(&format!("{}\n", question.id))?,
+        }
         return Ok(ExitCode::SUCCESS);
     }
     say_how(&question, context);
     let body = end_of(&question.id, context)?;
     let QuestionEnd { answer, .. } = parse(doing, &body)?;
     match (&answer, args.json) {
-        (_, true) => context.print(&format!("{}\n", String::from_utf8_lossy(&body)))?,
+        (_, true) => context.print_json(doing, &body)?,
         (Some(answer), false) => context.print(&format!("{}\n", one_line(answer)))?,
         (None, false) => {}
     }
     // After this request the daemon does not announce the answer to the session. If the daemon is
     // down, it announces the answer after its next start.
-    context.ask(doing, "POST", &format!("{PATH}/{}/taken", percent_encode(&question.id)), None).ok();
+    context.ask(doing, "POST", &format!("{QUESTIONS}/{}/taken", percent_encode(&question.id)), None).ok();
     Ok(if answer.is_some() { ExitCode::SUCCESS } else { ExitCode::from(EXPIRED) })
 }
 
 /// Sends the question, and repeats it if the outcome is unknown; its id identifies the repetition.
 ///
 /// Errors: there is no daemon, it refuses, or its answers are lost [`TRIES_MAX`] times.
-fn ask(doing: &'static str, body: &Value, context: &Context<'_>) -> Result<Vec<u8>, CliError> {
+fn send(doing: &'static str, body: &Value, context: &Context<'_>) -> Result<Vec<u8>, CliError> {
     let mut is_sent = false;
     for _ in 0..TRIES_MAX {
-        match context.ask(doing, "POST", PATH, Some(body)) {
+        match context.ask(doing, "POST", QUESTIONS, Some(body)) {
             Err(CliError::Client { source: ClientError::Connection { .. }, .. }) => is_sent = true,
             // The daemon is restarting.
             Err(CliError::Client { source: ClientError::NoDaemon { .. }, .. }) if is_sent => {}
@@ -151,7 +228,7 @@ fn ask(doing: &'static str, body: &Value, context: &Context<'_>) -> Result<Vec<u
         }
         thread::park_timeout(RETRY_AFTER);
     }
-    context.ask(doing, "POST", PATH, Some(body))
+    context.ask(doing, "POST", QUESTIONS, Some(body))
 }
 
 /// Prints on stderr how to answer the question: stdout is for the answer.
@@ -167,7 +244,7 @@ fn say_how(question: &QuestionView, context: &Context<'_>) {
 /// Errors: the daemon does not know the question, or was not reached for a while.
 fn end_of(id: &str, context: &Context<'_>) -> Result<Vec<u8>, CliError> {
     let doing = "wait for the answer";
-    let path = format!("{PATH}/{}/wait?timeout={WAIT}", percent_encode(id));
+    let path = format!("{QUESTIONS}/{}/wait?timeout={WAIT}", percent_encode(id));
     let mut tries = 0;
     loop {
         match context.client.request("GET", &path, &[], b"") {
@@ -191,13 +268,11 @@ fn end_of(id: &str, context: &Context<'_>) -> Result<Vec<u8>, CliError> {
 pub(super) fn answer(args: &AnswerArgs, context: &mut Context<'_>) -> Result<(), CliError> {
     let (Some(id), Some(answer)) = (&args.id, &args.answer) else { return list(args, context) };
     let doing = "answer the question";
-    let path = format!("{PATH}/{}", percent_encode(id));
-    let mut fields = Map::new();
-    fields.insert("answer".to_owned(), json!(answer));
-    fields.extend(args.own.then(|| ("own".to_owned(), true.into())));
-    let body = context.ask(doing, "POST", &path, Some(&Value::Object(fields)))?;
+    let path = format!("{QUESTIONS}/{}", percent_encode(id));
+    let fields = object([("answer", Some(json!(answer))), ("own", args.own.then_some(true.into()))]);
+    let body = context.ask(doing, "POST", &path, Some(&fields))?;
     if args.json {
-        return context.print(&format!("{}\n", String::from_utf8_lossy(&body)));
+        return context.print_json(doing, &body);
     }
     let QuestionEnd { answer, .. } = parse(doing, &body)?;
     let done = context.terminal.paint(Tone::Good, "answered");
@@ -206,9 +281,9 @@ pub(super) fn answer(args: &AnswerArgs, context: &mut Context<'_>) -> Result<(),
 
 fn list(args: &AnswerArgs, context: &mut Context<'_>) -> Result<(), CliError> {
     let doing = "list the questions";
-    let body = context.ask(doing, "GET", PATH, None)?;
+    let body = context.ask(doing, "GET", QUESTIONS, None)?;
     if args.json {
-        return context.print(&format!("{}\n", String::from_utf8_lossy(&body)));
+        return context.print_json(doing, &body);
     }
     let QuestionList { questions } = parse(doing, &body)?;
     let names = Names::ask(context);

@@ -1,11 +1,13 @@
-//! The JSON on the stdin of a hook or a status line.
+//! Texts of clients: the JSON on the stdin of a hook or a status line, and injections in a transcript
+//! or a prompt.
 
 use std::borrow::Cow;
 
+use engine::{exchange::InjectionId, request::shortened};
+use memchr::memmem;
 use serde::Deserialize;
 
 use crate::harness::{HookError, InputError};
-use engine::request::shortened;
 
 /// Parses the wanted fields, and skips the rest without building it.
 ///
@@ -62,6 +64,28 @@ fn escaped_unit(text: &[u8]) -> Option<u16> {
     u16::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
 }
 
+/// The letters that JSON writes after a backslash (RFC 8259, section 7), all but `u`.
+const ESCAPES: &[u8] = b"bfnrt";
+
+/// Those of `ids` that are separate words of `text`, in order.
+///
+/// Shape: `text` need not be UTF-8, or begin or end with a whole line. The client's own wrapping is
+/// ignored, because it differs by version. `text` may be that of a JSON string: the letter of an
+/// escape, as in `\n7fq2kd`, is no part of a word.
+pub fn ids_in(text: &[u8], ids: &[InjectionId]) -> Vec<InjectionId> {
+    ids.iter().filter(|id| is_in(text, id.as_str().as_bytes())).copied().collect()
+}
+
+fn is_in(text: &[u8], name: &[u8]) -> bool {
+    let byte = |at: Option<usize>| at.and_then(|at| text.get(at));
+    let is_part = |at: Option<usize>| byte(at).is_some_and(u8::is_ascii_alphanumeric);
+    let is_letter = |at: usize| byte(at.checked_sub(1)).is_some_and(|letter| ESCAPES.contains(letter));
+    let is_escape = |at: usize| byte(at.checked_sub(2)) == Some(&b'\\') && is_letter(at);
+    let begins = |at: usize| !is_part(at.checked_sub(1)) || is_escape(at);
+    !name.is_empty()
+        && memmem::find_iter(text, name).any(|at| begins(at) && !is_part(at.checked_add(name.len())))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -84,6 +108,24 @@ mod tests {
             (b"\"a\xffb\"", "\"a\u{fffd}b\"".as_bytes()),
         ] {
             assert_eq!(readable(text), expected, "{}", String::from_utf8_lossy(text));
+        }
+    }
+
+    #[test]
+    fn injection_id_matches_only_whole_words() {
+        let ids = ["7fq2kd", "abcdef", ""].map(InjectionId::new);
+        for (text, expected) in [
+            (&b"<notifications count=\\\"1\\\" id=\\\"7fq2kd\\\">"[..], &["7fq2kd"][..]),
+            (b"7fq2kd tool_fail: grep", &["7fq2kd"]),
+            (b"x7fq2kd 7fq2kdx 7fq2k d", &[]),
+            (b"a line\\n7fq2kd\\tabcdef x", &["7fq2kd", "abcdef"]),
+            (b"n7fq2kd \\u7fq2kd \\", &[]),
+            (b"x7fq2kd (7fq2kd)\xff abcdef", &["7fq2kd", "abcdef"]),
+            (b"", &[]),
+        ] {
+            let found = ids_in(text, &ids);
+            let found: Vec<&str> = found.iter().map(InjectionId::as_str).collect();
+            assert_eq!(found, expected, "{}", String::from_utf8_lossy(text));
         }
     }
 }
