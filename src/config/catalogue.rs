@@ -14,7 +14,6 @@ use engine::{
 use serde_json::Value as Json;
 
 use crate::config::{
-    case,
     layers::SourceFile,
     raw::{Parsed, Value},
     report::Diagnostic,
@@ -44,7 +43,7 @@ fn entry(value: &Value<'_>) -> Parsed<CatalogueEntry> {
     let event_type = section.require("type", values::open_type);
     let description = section.read("description", values::text).unwrap_or_default().to_owned();
     let example =
-        section.read("example", case::object).unwrap_or_else(|| Json::Object(serde_json::Map::new()));
+        section.read("example", values::object).unwrap_or_else(|| Json::Object(serde_json::Map::new()));
     let severity = section.read("severity", values::severity);
     let found = section.finish();
     match event_type {

@@ -186,6 +186,16 @@ impl Sources {
         found.map(|file| file.text.clone())
     }
 
+    /// The layer of the file with this path for display.
+    pub fn layer_of(&self, path: &str) -> Option<LayerKind> {
+        self.files.iter().find(|file| *file.path == *path).map(|file| file.layer)
+    }
+
+    /// The path below its layer's folder of the file with this path for display.
+    pub fn name_of(&self, path: &str) -> Option<&str> {
+        self.files.iter().find(|file| *file.path == *path).map(|file| &*file.name)
+    }
+
     /// The layer in the binary, complete.
     pub fn shipped_with_tests() -> Self {
         Self::of_shipped(text::FILES.iter().copied())

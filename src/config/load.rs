@@ -36,7 +36,12 @@ pub fn layers_of(user_folder: &Path) -> [(LayerKind, PathBuf); 2] {
 /// Errors: none. Unreadable files are in [`Sources::unreadable`], and therefore in the report of
 /// `compile`.
 pub fn read_layers(folders: &[(LayerKind, PathBuf)]) -> Sources {
-    folders.iter().fold(Sources::shipped(), |sources, (layer, folder)| {
+    read_layers_over(Sources::shipped(), folders)
+}
+
+/// Reads the layers in `folders` over `sources`, like [`read_layers`].
+pub fn read_layers_over(sources: Sources, folders: &[(LayerKind, PathBuf)]) -> Sources {
+    folders.iter().fold(sources, |sources, (layer, folder)| {
         let mut found = LayerFiles::new(*layer);
         found.read_file(&folder.join("aside.toml"), "aside.toml");
         found.read_file(&folder.join("events.toml"), "events.toml");

@@ -16,7 +16,6 @@ use strum::VariantArray as _;
 use crate::{
     capability::webhook::{Kind, Path, Row},
     config::{
-        case,
         layers::{LayerKind, SourceFile},
         raw::{Parsed, Section, Value},
         report::{Diagnostic, shown},
@@ -175,7 +174,7 @@ fn path(text: &str) -> Result<Path, String> {
 
 /// The entries of a table whose keys are chosen by the author.
 fn table<T>(value: &Value<'_>, read: impl Fn(&str, &Json) -> Result<T, String>) -> Parsed<Vec<T>> {
-    let json = case::object(value)?;
+    let json = values::object(value)?;
     let entries = json.as_object().into_iter().flatten();
     entries.map(|(key, json)| read(key, json).map_err(|message| vec![value.error(message)])).collect()
 }

@@ -17,12 +17,12 @@ use aside::{
     config::{
         compile::{Compiled, compile},
         layers::{LayerKind, SourceFile, Sources},
-        trial::run_test,
+        trial::Cases,
     },
     harness::table::KINDS,
 };
 use engine::{
-    event::{Event, Payload, Seq, Severity, catalogue::OwnSeverities},
+    event::{Event, Payload, Seq, Severity},
     notification::{SubscriberId, Tokens},
     pipeline::{
         render::{RenderInput, Rendered, Templates},
@@ -211,11 +211,9 @@ fn compile_with(subscriber: &str, templates: &[(String, String)]) -> Compiled {
 }
 
 fn run_tests(compiled: &Compiled, place: &str) {
-    let severities = OwnSeverities::new(&compiled.events);
-    for rule in &compiled.rules.subscribers {
-        for test in compiled.tests.get(&rule.id).into_iter().flatten() {
-            let outcome = run_test(&compiled.rules, &severities, rule, test);
-            assert_eq!(outcome, Ok(()), "{place}: {}, {}", rule.id, test.name);
+    for case in Cases::new(compiled).iter() {
+        if let Err(wrong) = case.run() {
+            panic!("{place}: {}, {}: {wrong}", case.subscriber(), case.test.name);
         }
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use aside::config::{
     compile::compile,
     layers::{LayerKind, SourceFile, Sources},
-    trial::run_test,
+    trial::Cases,
 };
 use engine::{
     Engine, Input, Output, RequestId,
@@ -24,15 +24,14 @@ const START: Timestamp = Timestamp::from_millis(1_700_000_000_000);
 fn every_shipped_subscriber_does_what_its_tests_say() {
     let compiled = compile(&Sources::shipped_with_tests(), &[]);
     assert_eq!(compiled.report.error_count(), 0, "{}", compiled.report);
-    let rules = compiled.rules;
-    let mut failures = Vec::new();
-    for rule in &rules.subscribers {
+    for rule in &compiled.rules.subscribers {
         let tests = compiled.tests.get(&rule.id).map(Vec::as_slice).unwrap_or_default();
         assert!(tests.len() >= 2, "{} has {} tests", rule.id, tests.len());
-        for test in tests {
-            if let Err(difference) = run_test(&rules, &catalogue::OwnSeverities::default(), rule, test) {
-                failures.push(format!("{}, {}: {difference}", rule.id, test.name));
-            }
+    }
+    let mut failures = Vec::new();
+    for case in Cases::new(&compiled).iter() {
+        if let Err(wrong) = case.run() {
+            failures.push(format!("{}, {}: {wrong}", case.subscriber(), case.test.name));
         }
     }
     assert!(failures.is_empty(), "{}", failures.join("\n"));
@@ -217,7 +216,7 @@ fn shipped_templates_and_tests_use_catalogue_field_names() {
             .collect();
         assert_eq!(unknown, Vec::<String>::new(), "{path}");
         for test in compiled.tests.get(&rule.id).into_iter().flatten() {
-            for event in &test.at {
+            for (_, event) in test.events() {
                 let mut used = BTreeSet::new();
                 fields(&event.payload, "", &mut used);
                 used.retain(|name| !known.contains(name) && !aliases.contains(name) && !name.contains('.'));

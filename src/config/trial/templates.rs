@@ -20,6 +20,7 @@ use journal::time::Timestamp;
 use serde_json::Value;
 
 use crate::config::{
+    case::SubscriberTest,
     compile::{Compiled, template_name},
     effective,
     layers::{FileKind, LayerKind, SourceFile, Sources},
@@ -353,7 +354,7 @@ pub(super) fn examples(
 ) -> Vec<Arc<Event>> {
     let tests = compiled.tests.get(&rule.id).map(Vec::as_slice).unwrap_or_default();
     let severities = OwnSeverities::new(&compiled.events);
-    let of_tests = tests.iter().flat_map(|test| &test.at).map(|event| {
+    let of_tests = tests.iter().flat_map(SubscriberTest::events).map(|(_, event)| {
         let source =
             event.source.clone().or_else(|| rule.sources.first().map(|source| source.as_str().into()));
         let severity =

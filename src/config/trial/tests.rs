@@ -1,210 +1,382 @@
 //! Runs the `[[tests]]` of subscribers in simulated time.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use engine::{
-    Engine, Input, Output,
-    event::{Event, Payload, Provenance, Seq, SessionId, catalogue::OwnSeverities},
-    format,
-    notification::Notification,
+    event::{
+        EventType,
+        catalogue::{self, OwnSeverities},
+    },
+    nearest::nearest,
+    notification::SubscriberId,
     pipeline::rule::Subscriber,
     rules::CompiledRules,
-    sink::Notice,
     sorted::SortedSet,
 };
-use journal::time::Timestamp;
-use serde_json::{Map, Value};
 
-use crate::config::{
-    case::{SubscriberTest, TestEvent},
-    compile::Compiled,
-    report::{Diagnostic, sentence},
+use super::{
+    because, compare,
+    failure::{Failure, Line, Wrong},
+    timeline,
 };
-
-/// The start time of a test.
-const START: Timestamp = Timestamp::from_millis(1_700_000_000_000);
-/// How long a test continues after its last event: the longest time that a batch stays open.
-const TAIL: Duration = Duration::from_secs(60);
+use crate::config::{
+    case::{Step, SubscriberTest},
+    compile::Compiled,
+    report::{Diagnostic, shown},
+};
 
 /// Runs the tests in the files `own`, and returns those that fail.
 pub(super) fn findings(compiled: &Compiled, own: &SortedSet<&Arc<str>>) -> Vec<Diagnostic> {
-    let mut found = Vec::new();
-    let severities = OwnSeverities::new(&compiled.events);
-    for rule in &compiled.rules.subscribers {
-        let tests = compiled.tests.get(&rule.id).map(Vec::as_slice).unwrap_or_default();
-        for (index, test) in tests.iter().enumerate().filter(|(_, test)| own.contains(&test.place.file)) {
-            let not_taken = test.at.iter().filter(|event| !takes(rule, event));
-            let wrong: Vec<_> = not_taken.map(|event| type_not_taken(rule, event, index)).collect();
-            if wrong.is_empty() {
-                found.extend(run_test(&compiled.rules, &severities, rule, test).err().map(|failure| {
-                    let message = format!("test `{}` fails: {}", test.name, sentence(failure));
-                    Diagnostic::error(test.place.clone(), format!("tests[{index}]"), message)
-                }));
-            }
-            found.extend(wrong);
-        }
+    let cases = Cases::new(compiled);
+    let failed = |case: Case<'_>| match case.run() {
+        Ok(()) => Vec::new(),
+        Err(Wrong::Invalid(found)) => found,
+        Err(Wrong::Failed(failure)) => vec![failed(&failure, case.index, case.test)],
+    };
+    cases.iter().filter(|case| own.contains(&case.test.place.file)).flat_map(failed).collect()
+}
+
+/// A failed test as a finding, at the first expectation that is not met.
+fn failed(failure: &Failure, index: usize, test: &SubscriberTest) -> Diagnostic {
+    let message = format!("test `{}` fails: {}", test.name, failure.sentence());
+    let found = Diagnostic::error(failure.place().clone(), format!("tests[{index}]"), message);
+    let shown = |line: &Line| {
+        let place = line.place.as_ref().map(|place| format!("  line {}", place.line()));
+        format!("{}{}", line.text.trim(), place.unwrap_or_default())
+    };
+    let lines: Vec<String> = failure.because_lines().iter().skip(1).map(shown).collect();
+    if lines.is_empty() { found } else { found.with_note(lines.join("\n")) }
+}
+
+/// The tests of compiled subscribers.
+#[derive(Debug)]
+pub struct Cases<'c> {
+    compiled: &'c Compiled,
+    severities: OwnSeverities,
+}
+
+/// A test with its subscriber.
+#[derive(Debug, Clone, Copy)]
+pub struct Case<'c> {
+    cases: &'c Cases<'c>,
+    rule: &'c Subscriber,
+    index: usize,
+    /// The test.
+    pub test: &'c SubscriberTest,
+}
+
+impl<'c> Cases<'c> {
+    /// Takes the subscribers and their tests from `compiled`.
+    pub fn new(compiled: &'c Compiled) -> Self {
+        Self { compiled, severities: OwnSeverities::new(&compiled.events) }
     }
-    found
+
+    /// Every test, in the order of the subscribers' ids.
+    pub fn iter(&'c self) -> impl Iterator<Item = Case<'c>> {
+        self.compiled.rules.subscribers.iter().flat_map(move |rule| {
+            let tests = self.compiled.tests.get(&rule.id).into_iter().flatten().enumerate();
+            tests.map(move |(index, test)| Case { cases: self, rule, index, test })
+        })
+    }
+
+    fn is_known(&self, event_type: &EventType) -> bool {
+        catalogue::find(event_type.as_str()).is_some()
+            || self.compiled.events.iter().any(|entry| entry.event_type == *event_type)
+    }
 }
 
-/// Whether an event of a test concerns the subscriber: it takes the event, or the event resolves
-/// its conditions.
-fn takes(rule: &Subscriber, event: &TestEvent) -> bool {
+impl<'c> Case<'c> {
+    /// The id of the subscriber.
+    pub fn subscriber(&self) -> &'c str {
+        self.rule.id.as_str()
+    }
+
+    /// Plays the test, and compares what happened with what it expects.
+    ///
+    /// Errors: everything that differs, with an explanation; or what the test names and does not
+    /// exist.
+    pub fn run(&self) -> Result<(), Wrong> {
+        let invalid = self.invalid();
+        if !invalid.is_empty() {
+            return Err(Wrong::Invalid(invalid));
+        }
+        let Self { cases: Cases { compiled, severities }, rule, test, .. } = self;
+        let rules = only(&compiled.rules, &rule.id, test);
+        let played = timeline::play(Arc::new(rules), severities, rule, test);
+        let unmet = compare::unmet(&played, rule, test);
+        if unmet.is_empty() {
+            return Ok(());
+        }
+        let files = compiled.files.get(&rule.id).map(Vec::as_slice).unwrap_or_default();
+        Err(Wrong::Failed(Failure { unmet, because: because::because(&played, rule, files) }))
+    }
+
+    /// What the test names and does not exist: event types, and other subscribers.
+    fn invalid(&self) -> Vec<Diagnostic> {
+        let Self { cases, rule, index, test } = self;
+        let subscribers = &cases.compiled.rules.subscribers;
+        let takes = |event_type: &EventType| {
+            let mut rules = subscribers.iter().filter(|other| is_used(&other.id, &rule.id, test));
+            rules.any(|rule| takes(rule, event_type)) || cases.is_known(event_type)
+        };
+        let events = test.events().filter(|(_, event)| !takes(&event.event_type));
+        let mut found: Vec<_> =
+            events.map(|(step, event)| type_not_taken(rule, step, &event.event_type, *index)).collect();
+        let ids: Vec<&str> = subscribers.iter().map(|rule| rule.id.as_str()).collect();
+        for (id, place) in test.with.iter().filter(|(id, _)| !ids.contains(&id.as_str())) {
+            let message = format!("there is no subscriber `{}`", shown(id.as_str()));
+            let key = format!("tests[{index}].with");
+            let meant = nearest(id.as_str(), ids.iter().copied());
+            found.push(Diagnostic::error(place.clone(), key, message).with_nearest(meant));
+        }
+        found
+    }
+}
+
+/// Whether an event of a type concerns the subscriber: it takes the event, or the event resolves its
+/// conditions.
+fn takes(rule: &Subscriber, event_type: &EventType) -> bool {
     let resolving = rule.resolve.iter().flat_map(|resolve| &resolve.by);
-    rule.types.iter().chain(resolving).any(|pattern| pattern.matches_text(event.event_type.as_str()))
+    rule.types.iter().chain(resolving).any(|pattern| pattern.matches_text(event_type.as_str()))
 }
 
-fn type_not_taken(rule: &Subscriber, event: &TestEvent, index: usize) -> Diagnostic {
-    let message = format!("`{}` does not match `{}`, so it has no effect", rule.id, event.event_type);
+fn type_not_taken(rule: &Subscriber, step: &Step, event_type: &EventType, index: usize) -> Diagnostic {
+    let message = format!("`{}` does not match `{event_type}`, so it has no effect", rule.id);
     let types = rule.types.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-    Diagnostic::error(event.place.clone(), format!("tests[{index}].at"), message)
+    Diagnostic::error(step.place.clone(), format!("tests[{index}].at"), message)
         .with_note(format!("it takes {types}"))
 }
 
-/// Publishes the events of a test, and compares the subscriber's notifications with the expected
-/// ones.
-///
-/// Errors: the first difference, as a lowercase fragment.
-pub fn run_test(
-    rules: &CompiledRules,
-    severities: &OwnSeverities,
-    rule: &Arc<Subscriber>,
-    test: &SubscriberTest,
-) -> Result<(), String> {
-    let mut engine = Engine::new(Arc::new(alone(rules, rule)));
-    let mut made = Vec::new();
-    for (seq, event) in (1..).map(Seq).zip(&test.at) {
-        let own = published(seq, event, severities);
-        engine.handle(Input::Event { seq, event: own.as_ref() }, START + event.at);
-        collect(&mut engine, &mut made);
+/// The rules with only the tested subscriber and those that the test names.
+fn only(rules: &CompiledRules, id: &SubscriberId, test: &SubscriberTest) -> CompiledRules {
+    let used = rules.subscribers.iter().filter(|rule| is_used(&rule.id, id, test));
+    CompiledRules { subscribers: used.cloned().collect(), ..rules.clone() }
+}
+
+/// Whether a subscriber is in the engine of a test of `tested`.
+fn is_used(id: &SubscriberId, tested: &SubscriberId, test: &SubscriberTest) -> bool {
+    id == tested || test.with.iter().any(|(other, _)| other == id)
+}
+
+#[cfg(test)]
+mod examples {
+    use crate::config::{
+        compile::compile,
+        layers::{LayerKind, SourceFile, Sources},
+    };
+
+    const PAGER: &str = "[subscriber]\nid = \"pager\"\n[events]\ntypes = [\"pager.alert.*\"]\n\
+        where = \"payload.zone != 'test'\"\n[batching]\nwindow_ms = 2000\ndedupe_key = \"payload.name\"\n\
+        [limits]\nttl = \"10m\"\n[output]\npriority = \"high\"\n\
+        one = \"alert: {{ payload.name }} in {{ payload.zone }}\"\n\
+        sentence = \"{{ payload.name }} fired\"\n\
+        [output.table]\nkey = \"alerts\"\ncolumns = [\"name\", \"zone\"]\n";
+    const OTHER: &str = "[subscriber]\nid = \"zones\"\n[events]\ntypes = [\"pager.zone.*\"]\n\
+        [batching]\nwindow_ms = 0\n[output]\none = \"zone: {{ payload.zone }}\"\n";
+    const A: &str = r#"["0s", "pager.alert.fired", { name = "A", zone = "eu" }]"#;
+    const B: &str = r#"["1s", "pager.alert.fired", { name = "B", zone = "us" }]"#;
+    const ASK: &str = r#"{ at = "3s", exchange = "after_tool", tool = "Bash" }"#;
+
+    /// The report of `pager` with this test, whose `at` and `expect` are given.
+    fn report(steps: &[&str], expect: &str) -> String {
+        report_of(&format!("at = [{}]\nexpect = [{expect}]\n", steps.join(", ")))
     }
-    let end = test.at.last().map(|event| event.at).unwrap_or_default() + TAIL;
-    engine.handle(Input::Tick, START + end);
-    collect(&mut engine, &mut made);
-    compare(&made, test)
-}
 
-/// The rules with only this subscriber, enabled.
-fn alone(rules: &CompiledRules, rule: &Arc<Subscriber>) -> CompiledRules {
-    CompiledRules {
-        hash: Arc::clone(&rules.hash),
-        subscribers: vec![Arc::clone(rule)],
-        templates: Arc::clone(&rules.templates),
-        injection: rules.injection.clone(),
-        sessions: rules.sessions.clone(),
-        sources: rules.sources.clone(),
-        detectors: rules.detectors.clone(),
-        probes: rules.probes.clone(),
-        ci: rules.ci.clone(),
-        takes_webhooks: rules.takes_webhooks,
-        sinks: Arc::clone(&rules.sinks),
-        wake: Arc::clone(&rules.wake),
+    fn report_of(test: &str) -> String {
+        let file = |name: &str, text: &str| SourceFile {
+            layer: LayerKind::User,
+            name: name.into(),
+            path: name.into(),
+            text: text.into(),
+        };
+        let pager = format!("{PAGER}[[tests]]\nname = \"t\"\n{test}");
+        let events = "[[event]]\ntype = \"pager.zone.down\"\nseverity = \"warning\"\ndescription = \"A zone is down.\"\n\
+                      [[event]]\ntype = \"pager.alert.fired\"\nseverity = \"error\"\ndescription = \"An alert.\"\n";
+        let files = [
+            file("subscribers/pager.toml", &pager),
+            file("subscribers/zones.toml", OTHER),
+            file("events.toml", events),
+        ];
+        let sources = Sources::shipped().with(files, []);
+        let compiled = compile(&sources, &[]);
+        compiled.report.clone().with(super::super::findings(&sources, &compiled)).to_string()
     }
-}
 
-fn published(seq: Seq, event: &TestEvent, severities: &OwnSeverities) -> Event {
-    let default = || severities.default_severity(event.event_type.as_str());
-    Event {
-        id: seq.to_string().into(),
-        event_type: event.event_type.clone(),
-        source: event.source.clone().unwrap_or_else(|| "test".into()),
-        // A source named by a test has the trust of a client of the socket.
-        provenance: event.source.as_ref().map_or(Provenance::Harness, |_| Provenance::Local),
-        severity: event.severity.unwrap_or_else(default),
-        timestamp: START + event.at,
-        payload: Payload::from(event.payload.clone()),
-        dedupe_key: event.dedupe_key.clone(),
-        session: Some(SessionId::new("s")),
-        workspace: None,
-        cause: None,
-    }
-}
-
-/// A notification, and the notices of its template for the user.
-struct Made {
-    notification: Arc<Notification>,
-    notices: Vec<Arc<Notice>>,
-}
-
-fn collect(engine: &mut Engine, made: &mut Vec<Made>) {
-    while let Some(output) = engine.poll_output() {
-        match output {
-            Output::Made(notification) => made.push(Made { notification, notices: Vec::new() }),
-            Output::Said(notice) => made.last_mut().expect("it was made before").notices.push(notice),
-            Output::Record(_)
-            | Output::Session(..)
-            | Output::Answer { .. }
-            | Output::Publish(_)
-            | Output::Refuse { .. }
-            | Output::Wake(_) => {}
+    #[test]
+    fn each_claim_of_a_notification_is_compared() {
+        let alone = |claim: &str| report(&[A], &format!("{{ at = \"2s\", {claim} }}"));
+        for (holds, differs, part) in [
+            (
+                r#"decoded = { alert = "A in eu" }"#,
+                r#"decoded = { alert = "A in us" }"#,
+                "`alert` is \"A in eu\"",
+            ),
+            (r#"text = "alert: A in eu""#, r#"text = "alert: A""#, "`text, line 1` is \"alert: A in eu\""),
+            (r#"contains = ["A", "eu"]"#, r#"contains = "us""#, "expected \"us\""),
+            (r#"lacks = "us""#, r#"lacks = ["us", "eu"]"#, "expected no \"eu\""),
+            (r#"sentence = "A fired""#, r#"sentence = "A""#, "`sentence` is \"A fired\""),
+            (r#"point = "after_tool""#, r#"point = "turn_end""#, "`point` is after_tool, expected turn_end"),
+            (r#"priority = "high""#, r#"priority = "low""#, "`priority` is high, expected low"),
+            (r#"severity = "error""#, r#"severity = "info""#, "`severity` is error, expected info"),
+            (r#"activation = "passive""#, r#"activation = "active""#, "`activation` is passive"),
+            (r#"interrupt = "inject_and_continue""#, r#"interrupt = "cancel_and_restart""#, "`interrupt` is"),
+            ("max_tokens = 20", "max_tokens = 2", "expected at most 2"),
+            ("notices = []", r#"notices = ["x"]"#, "`notices` is 0 items, expected 1 item"),
+        ] {
+            assert_eq!(alone(holds), "", "{holds}");
+            let report = alone(differs);
+            assert!(report.contains(part), "{differs}: {report}");
         }
     }
-}
 
-fn compare(made: &[Made], test: &SubscriberTest) -> Result<(), String> {
-    let milliseconds = |time: Duration| format!("{} ms", time.as_millis());
-    let at = |notification: &Notification| milliseconds(notification.created_at.since(START));
-    if made.len() != test.expect.len() {
-        let times = made.iter().map(|made| at(&made.notification)).collect::<Vec<_>>().join(", ");
-        let times = if made.is_empty() { String::new() } else { format!(" (at {times})") };
-        return Err(format!("{} notifications are made{times}, not {}", made.len(), test.expect.len()));
+    #[test]
+    fn each_claim_of_a_release_is_compared() {
+        let released = |claim: &str| report(&[A, ASK], &format!("{{ at = \"3s\", {claim} }}"));
+        for (holds, differs, part) in [
+            (
+                r#"delivered = ["pager"]"#,
+                r#"delivered = ["zones"]"#,
+                "`delivered[0]` is pager, expected zones",
+            ),
+            (r#"delivered = [{ alert = "A in eu" }]"#, "delivered = []", "`delivered` is 1: pager"),
+            (r#"format = "xml""#, r#"format = "json""#, "`format` is xml, expected json"),
+            (r#"text = "alert: A in eu""#, r#"directive = "cancel""#, "`directive` is none, expected cancel"),
+        ] {
+            assert_eq!(released(holds), "", "{holds}");
+            let report = released(differs);
+            assert!(report.contains(part), "{differs}: {report}");
+        }
+        let without = report(&[A], r#"{ at = "2s", delivered = ["pager"] }"#);
+        assert!(without.contains("this test makes none"), "{without}");
     }
-    for (number, (Made { notification, notices }, expected)) in (1..).zip(made.iter().zip(&test.expect)) {
-        if notification.created_at != START + expected.at {
-            let (found, wanted) = (at(notification), milliseconds(expected.at));
-            return Err(format!("notification {number} is made at {found}, not at {wanted}"));
-        }
-        let decoded = toon::decode(notification.content.text()).map_err(|error| error.to_string())?;
-        if !holds(&decoded, &expected.decoded) {
-            return Err(format!(
-                "notification {number} is {decoded}, which lacks a part of {}",
-                expected.decoded
-            ));
-        }
-        if let Some(expected) = &expected.sentence {
-            let found = format::line_for_user(notification, format::LINE_CHARS_MAX);
-            if found != *expected {
-                return Err(format!("notification {number} has the sentence {found:?}, not {expected:?}"));
-            }
-        }
-        if let Some(expected) = &expected.notices {
-            compare_notices(number, notices, expected)?;
+
+    #[test]
+    fn ends_are_counted_by_reason_and_cause() {
+        let filtered = r#"["1s", "pager.alert.fired", { name = "C", zone = "test" }]"#;
+        let again = r#"["1s", "pager.alert.fired", { name = "A", zone = "eu" }]"#;
+        let made = r#"{ at = "2s" }"#;
+        for (steps, ended, part) in [
+            (&[A, filtered][..], r#"{ ended = "filtered", by = "where" }"#, ""),
+            (&[A, filtered], r#"{ ended = "filtered", by = "sources" }"#, "`filtered` by sources, but 0 did"),
+            (&[A, again], r#"{ ended = "duplicate" }"#, ""),
+            (
+                &[A, again],
+                r#"{ ended = "duplicate", count = 2 }"#,
+                "expected that 2 end as `duplicate`, but 1 did",
+            ),
+            (&[A], r#"{ ended = "expired", count = 0 }"#, ""),
+            (&[A], r#"{ ended = "expired", at = "11m" }"#, ""),
+            (&[A], r#"{ ended = "expired", at = "9m" }"#, "but 0 did"),
+            (&[A], r#"{ ended = "expird" }"#, "did you mean `expired`?"),
+        ] {
+            let report = report(steps, &format!("{made}, {ended}"));
+            assert!(
+                if part.is_empty() { report.is_empty() } else { report.contains(part) },
+                "{ended}: {report}"
+            );
         }
     }
-    Ok(())
-}
 
-/// Compares the notices of a template for the user, one by one.
-fn compare_notices(number: usize, notices: &[Arc<Notice>], expected: &[Value]) -> Result<(), String> {
-    let found = Value::from(notices.iter().map(|notice| fields(notice)).collect::<Vec<_>>());
-    let expected = Value::from(expected.to_vec());
-    if holds(&found, &expected) {
-        return Ok(());
+    #[test]
+    fn each_step_reaches_the_engine() {
+        let open = r#"{ at = "0s", session = "b", state = "open", workspace = "/w" }"#;
+        let for_folder = r#"["0s", "pager.alert.fired", { name = "A", zone = "eu" }, { workspace = "/w" }]"#;
+        let for_all = r#"["0s", "pager.alert.fired", { name = "A", zone = "eu" }, { everywhere = true }]"#;
+        let ask =
+            |session: &str| format!("{{ at = \"3s\", exchange = \"after_tool\", session = \"{session}\" }}");
+        let restart = r#"{ at = "1s", restart = true }"#;
+        let close = r#"{ at = "2500ms", session = "b", state = "closed" }"#;
+        let untrusted = r#"["0s", "pager.alert.fired", { name = "A", zone = "eu" }, { severity = "critical", trusted = false }]"#;
+        let small =
+            r#"{ at = "3s", exchange = "after_tool", budget = { max_chars = 500 }, format = "json" }"#;
+        let again = r#"{ at = "3s", exchange = "after_tool", session = "b", workspace = "/w" }"#;
+        let it = r#"{ at = "3s", text = "alert: A in eu" }"#;
+        for (steps, expect) in [
+            (vec![open, for_folder, &ask("b")], it),
+            (vec![open, for_folder, &ask("s")], ""),
+            (vec![for_all, &ask("c")], it),
+            (vec![A, restart, ASK], it),
+            (vec![open, for_folder, close, again], it),
+            (
+                vec![A, r#"{ at = "1s", exchange = "turn_start" }"#],
+                r#"{ at = "1s", text = "alert: A in eu" }"#,
+            ),
+            (vec![untrusted, ASK], r#"{ at = "3s", priority = "high", severity = "critical" }"#),
+            (vec![A, small], r#"{ at = "3s", format = "json" }"#),
+            (
+                vec![A, ASK, r#"{ at = "4s", exchange = "turn_start", context = "compacted" }"#],
+                r#"{ at = "3s" }, { at = "4s", point = "after_tool" }"#,
+            ),
+        ] {
+            assert_eq!(report(&steps, expect), "", "{steps:?}");
+        }
     }
-    Err(format!("notification {number} sends {found} to the user, not {expected}"))
-}
 
-fn fields(notice: &Notice) -> Value {
-    let mut fields = Map::new();
-    fields.insert("message".to_owned(), Value::from(&*notice.message));
-    fields.insert("level".to_owned(), notice.level.as_str().into());
-    fields.extend(
-        notice.category.map(|category| category.as_str()).map(|word| ("category".to_owned(), word.into())),
-    );
-    fields.extend(notice.link.as_deref().map(|link| ("link".to_owned(), link.into())));
-    Value::Object(fields)
-}
+    #[test]
+    fn other_subscribers_run_only_if_named() {
+        let down = r#"["0s", "pager.zone.down", { zone = "eu" }]"#;
+        let steps = format!("at = [{down}, {ASK}]\n");
+        assert_eq!(report_of(&format!("{steps}expect = []\n")), "");
+        let with = format!("with = [\"zones\"]\n{steps}");
+        assert_eq!(report_of(&format!("{with}expect = [{{ at = \"3s\", delivered = [\"zones\"] }}]\n")), "");
+        let unknown = report_of(&format!("with = [\"zone\"]\n{steps}expect = []\n"));
+        assert!(
+            unknown.contains("there is no subscriber `zone`") && unknown.contains("`zones`?"),
+            "{unknown}"
+        );
+    }
 
-/// Whether `found` contains `expected`; keys that are absent in `expected` are not compared.
-fn holds(found: &Value, expected: &Value) -> bool {
-    match (found, expected) {
-        (Value::Object(found), Value::Object(expected)) => {
-            expected.iter().all(|(key, value)| found.get(key).is_some_and(|found| holds(found, value)))
+    #[test]
+    fn a_failure_says_where_each_event_stopped() {
+        let filtered = r#"["1s", "pager.alert.fired", { name = "C", zone = "test" }]"#;
+        let down = r#"["1s", "pager.zone.down", { zone = "eu" }]"#;
+        let report = report(&[A, filtered, down], "");
+        for part in [
+            "expected no notification, made 1: at 2s: alert: A in eu",
+            "pager.alert.fired  filtered it: where = \"payload.zone != 'test'\"  line 5",
+            "pager.zone.down    not taken: `types` has `pager.alert.*`  line 4",
+            "alert: A in eu: made of 1 row",
+        ] {
+            assert!(report.contains(part), "{part}: {report}");
         }
-        (Value::Array(found), Value::Array(expected)) => {
-            found.len() == expected.len()
-                && found.iter().zip(expected).all(|(found, value)| holds(found, value))
+    }
+
+    #[test]
+    fn the_part_that_is_not_met_is_underlined() {
+        let report =
+            report(&[A, B], r#"{ at = "2s", decoded = { alerts = [{ name = "A" }, { zone = "uk" }] } }"#);
+        assert!(report.contains("`alerts[1].zone` is \"us\", expected \"uk\""), "{report}");
+        let underlined = report.lines().find(|line| line.contains("^^^^")).expect("a place");
+        let line = report.lines().find(|line| line.contains("zone = \"uk\"")).expect("the line");
+        assert_eq!(underlined.find("^^^^"), line.find("\"uk\""), "{report}");
+    }
+
+    #[test]
+    fn wrong_steps_are_refused_with_allowed_words() {
+        for (step, part) in [
+            (r#"{ at = "1s", exchange = "after_tol" }"#, "did you mean `after_tool`?"),
+            (r#"{ at = "1s" }"#, "has one of the keys exchange, state, restart"),
+            (r#"{ at = "1s", exchange = "after_tool", restart = true }"#, "exchange, restart, not several"),
+            (r#"{ at = "1s", state = "gone" }"#, "`state` cannot be `gone`"),
+            (r#"{ at = "1s", state = "closed", workspace = "/w" }"#, "belongs to `state = \"open\"`"),
+            (r#"{ at = "1s", restart = false }"#, "`restart` is true or absent"),
+            (r#"{ at = "1s", exchange = "after_tool", tol = "x" }"#, "did you mean `tool`?"),
+            (r#"{ at = "1s", exchange = "after_tool", budget = { max_token = 3 } }"#, "`max_tokens`?"),
+            (r#"{ at = "1s", exchange = "after_tool", from = "b" }"#, "`from` belongs to"),
+            (
+                r#"["1s", "pager.alert.fired", {}, { session = "b", everywhere = true }]"#,
+                "one of session, workspace",
+            ),
+            (r#"["1s", "pager.alert.fired"]"#, "3 or 4 items"),
+            (r#"["1s", "pager.alert.fird", {}, { severty = "info" }]"#, "did you mean `severity`?"),
+            (r#"{ exchange = "after_tool" }"#, "`at` is missing"),
+        ] {
+            let report = report(&[step], "");
+            assert!(report.contains(part), "{step}: {report}");
         }
-        _ => found == expected,
+        let start = report_of("start = \"noon\"\nat = []\nexpect = []\n");
+        assert!(start.contains("`noon` is not a time with its zone"), "{start}");
+        let late = report_of(&format!("at = [{B}, {A}]\nexpect = []\n"));
+        assert!(late.contains("not in the order of their times"), "{late}");
     }
 }

@@ -1,0 +1,181 @@
+//! Explains a failed test: what the tested subscriber did with each event, and what became of its
+//! notifications, each with the key of its file that made it so.
+
+use std::{collections::BTreeSet, slice, time::Duration};
+
+use engine::{
+    event::{EventType, Seq},
+    ledger::{LedgerEntry, Reason},
+    notification::{NotificationId, SubscriberId},
+    pipeline::rule::Subscriber,
+    words::counted,
+};
+
+use super::{
+    failure::Event,
+    timeline::{Played, Published},
+};
+use crate::config::{
+    effective::{self, KeyInForce},
+    layers::SourceFile,
+    report::Place,
+};
+
+/// What happened in a test, in the order of time.
+pub(super) fn because(played: &Played, rule: &Subscriber, files: &[SourceFile]) -> Vec<Event> {
+    let told = Told { played, rule, keys: effective::keys(files) };
+    let taken: BTreeSet<Seq> =
+        played.entries.iter().flat_map(|(_, entry)| handled_by(&rule.id, entry)).copied().collect();
+    let not_taken = played.published.iter().filter(|event| !taken.contains(&event.seq));
+    let mut events: Vec<Event> = not_taken.map(|event| told.not_taken(event)).collect();
+    events.extend(played.entries.iter().filter_map(|(at, entry)| told.entry(*at, entry)));
+    events.sort_by_key(|event| event.at);
+    events
+}
+
+/// The events that `entry` says a subscriber handled, or that no subscriber got.
+fn handled_by<'e>(id: &SubscriberId, entry: &'e LedgerEntry) -> &'e [Seq] {
+    match entry {
+        LedgerEntry::EventEnded { seq, subscriber, .. } | LedgerEntry::Batched { seq, subscriber }
+            if subscriber == id =>
+        {
+            slice::from_ref(seq)
+        }
+        LedgerEntry::Created { subscriber, events, .. } if subscriber == id => events,
+        LedgerEntry::Throttled { seq, .. } => slice::from_ref(seq),
+        LedgerEntry::Unmatched { .. }
+        | LedgerEntry::Skipped { .. }
+        | LedgerEntry::Batched { .. }
+        | LedgerEntry::EventEnded { .. }
+        | LedgerEntry::Created { .. }
+        | LedgerEntry::Unclaimed { .. }
+        | LedgerEntry::Queued { .. }
+        | LedgerEntry::Injected { .. }
+        | LedgerEntry::Confirmed { .. }
+        | LedgerEntry::Returned { .. }
+        | LedgerEntry::Recalled { .. }
+        | LedgerEntry::NotificationEnded { .. }
+        | LedgerEntry::ForUser { .. } => &[],
+    }
+}
+
+struct Told<'a> {
+    played: &'a Played,
+    rule: &'a Subscriber,
+    keys: Vec<KeyInForce>,
+}
+
+impl Told<'_> {
+    /// Where the subscriber has `key`; `None` if it has the default.
+    fn place(&self, key: &str) -> Option<Place> {
+        self.keys.iter().find(|one| one.key == key).map(|one| one.place.clone())
+    }
+
+    fn not_taken(&self, event: &Published) -> Event {
+        let types: Vec<String> = self.rule.types.iter().map(|pattern| format!("`{pattern}`")).collect();
+        Event {
+            at: event.at,
+            event_type: event.event_type.to_string(),
+            what: format!("not taken: `types` has {}", types.join(", ")),
+            place: self.place("events.types"),
+        }
+    }
+
+    fn entry(&self, at: Duration, entry: &LedgerEntry) -> Option<Event> {
+        let of_event = |seq: Seq, what: String, key: &str| {
+            let event_type = self.event_type(seq).map(ToString::to_string).unwrap_or_default();
+            Some(Event { at, event_type, what, place: self.place(key) })
+        };
+        let of_notification = |id: NotificationId, what: String, key: &str| {
+            let made =
+                self.played.notification(id).filter(|made| made.notification.subscriber == self.rule.id)?;
+            let subject = made.notification.content.text().lines().next().unwrap_or_default();
+            let what = format!("{}: {what}", super::failure::shortened(subject.trim_end_matches(':')));
+            Some(Event { at, event_type: String::new(), what, place: self.place(key) })
+        };
+        match entry {
+            LedgerEntry::Throttled { seq, by } => of_event(*seq, format!("throttled: {}", by.describe()), ""),
+            LedgerEntry::EventEnded { seq, subscriber, reason } if *subscriber == self.rule.id => {
+                of_event(*seq, self.ended(reason), key_of(reason))
+            }
+            LedgerEntry::Batched { seq, subscriber } if *subscriber == self.rule.id => {
+                of_event(*seq, "row of an open batch".to_owned(), "batching.window_ms")
+            }
+            LedgerEntry::Created { subscriber, events, notification, .. } if *subscriber == self.rule.id => {
+                of_notification(*notification, format!("made of {}", counted(events.len(), "row")), "")
+            }
+            LedgerEntry::Queued { notification, session } => {
+                of_notification(*notification, format!("pending for {session}"), "output.inject_at")
+            }
+            LedgerEntry::Unclaimed { notification } => {
+                of_notification(*notification, "waits for a session".to_owned(), "")
+            }
+            LedgerEntry::Injected { notification, session, point, .. } => {
+                of_notification(*notification, format!("delivered to {session} at {}", point.as_str()), "")
+            }
+            LedgerEntry::Returned { notification, .. } => {
+                of_notification(*notification, "pending again: not confirmed".to_owned(), "")
+            }
+            LedgerEntry::NotificationEnded { notification, reason, .. } => {
+                let text = Reason::text_of(reason.as_str()).and_then(|text| text.notification);
+                let what = text.map_or_else(|| reason.as_str(), |sentence| sentence.end);
+                of_notification(*notification, what.to_owned(), key_of(reason))
+            }
+            LedgerEntry::Unmatched { .. }
+            | LedgerEntry::Skipped { .. }
+            | LedgerEntry::EventEnded { .. }
+            | LedgerEntry::Batched { .. }
+            | LedgerEntry::Created { .. }
+            | LedgerEntry::Confirmed { .. }
+            | LedgerEntry::Recalled { .. }
+            | LedgerEntry::ForUser { .. } => None,
+        }
+    }
+
+    fn event_type(&self, seq: Seq) -> Option<&EventType> {
+        self.played.published.iter().find(|event| event.seq == seq).map(|event| &event.event_type)
+    }
+
+    /// The sentence about the end of an event, and the value of the key that ended it.
+    fn ended(&self, reason: &Reason) -> String {
+        let sentence = Reason::text_of(reason.as_str()).and_then(|text| text.event);
+        let first = |of: Seq| {
+            let first = self.played.published.iter().find(|event| event.seq == of)?;
+            Some(format!("that of {}", super::failure::time(first.at)))
+        };
+        let detail = if let Reason::Duplicate { of } = reason { first(*of) } else { reason.detail() };
+        let end = sentence.map_or_else(|| reason.as_str(), |sentence| sentence.end);
+        let end = end.replace("{detail}", detail.as_deref().unwrap_or_default());
+        let key = self.keys.iter().find(|key| key.key == key_of(reason));
+        let is_filter = matches!(reason, Reason::FilteredOut(_));
+        match key.filter(|_| is_filter) {
+            Some(key) => format!("{end} = {}", super::failure::shortened(&key.value)),
+            None => end,
+        }
+    }
+}
+
+/// The key of a subscriber that ends events or notifications for this reason; empty if none does.
+fn key_of(reason: &Reason) -> &'static str {
+    match reason {
+        Reason::FilteredOut(by) => match by.key() {
+            "sources" => "events.sources",
+            "severity_filter" => "events.severity_filter",
+            _ => "events.where",
+        },
+        Reason::Duplicate { .. } => "batching.dedupe_key",
+        Reason::RateLimited { .. } => "limits.rate",
+        Reason::Expired => "limits.ttl",
+        Reason::Superseded => "limits.supersede_key",
+        Reason::Stale => "limits.order_by",
+        Reason::Withdrawn | Reason::Resolves => "limits.resolved_by",
+        Reason::SubscriberOff => "subscriber.enabled",
+        Reason::QueueOverflow
+        | Reason::SessionGone
+        | Reason::Uncertain
+        | Reason::Dismissed
+        | Reason::Watched
+        | Reason::SummedUp
+        | Reason::Known => "",
+    }
+}

@@ -1,0 +1,362 @@
+//! Compares what happened in a test with what it expects.
+
+use std::time::Duration;
+
+use engine::{
+    exchange::Directive,
+    format,
+    ledger::{LedgerEntry, Reason},
+    notification::{Notification, NotificationId, SubscriberId},
+    pipeline::rule::Subscriber,
+    sink::Notice,
+    words::counted,
+};
+use serde_json::{Map, Value};
+
+use super::{
+    failure::{Difference, Unmet, shortened, time},
+    timeline::{Made, Played, Released},
+};
+use crate::config::case::{
+    Check, Claim, Delivered, DirectiveWord, Ended, Expectation, Outcome, SubscriberTest,
+};
+
+/// Most places of one expectation that are named.
+const DIFFERENCES_MAX: usize = 20;
+
+/// The expectations of `test` that are not met.
+pub(super) fn unmet(played: &Played, rule: &Subscriber, test: &SubscriberTest) -> Vec<Unmet> {
+    let made: Vec<&Made> = played.made_by(&rule.id).collect();
+    let subjects: Vec<Subject<'_>> = match test.has_exchanges() {
+        false => made.iter().map(|made| Subject::Notification(made)).collect(),
+        true => played.released.iter().map(|released| Subject::Release(released, played)).collect(),
+    };
+    let mut unmet = outcomes(&subjects, test);
+    for expectation in &test.expect {
+        if let Expectation::Ended(ended) = expectation {
+            unmet.extend(other_end(played, &rule.id, ended));
+        }
+    }
+    unmet
+}
+
+/// What an expectation is about.
+enum Subject<'p> {
+    Notification(&'p Made),
+    Release(&'p Released, &'p Played),
+}
+
+fn outcomes(subjects: &[Subject<'_>], test: &SubscriberTest) -> Vec<Unmet> {
+    let expected: Vec<&Outcome> = test
+        .expect
+        .iter()
+        .filter_map(|one| match one {
+            Expectation::Outcome(outcome) => Some(outcome),
+            Expectation::Ended(_) => None,
+        })
+        .collect();
+    let matches = |(subject, outcome): (&Subject<'_>, &&Outcome)| subject.at() == outcome.at;
+    let is_same = subjects.len() == expected.len() && subjects.iter().zip(&expected).all(matches);
+    if !is_same {
+        let first = subjects.iter().zip(&expected).position(|pair| !matches(pair));
+        let first = first.or((subjects.len() < expected.len()).then_some(subjects.len()));
+        let missing = first.and_then(|index| expected.get(index));
+        let place = missing.map_or(&test.place, |outcome| &outcome.place).clone();
+        let made = subjects.iter().map(Subject::summary).collect();
+        return vec![Unmet::Number { expected: described(&expected, test), made, place }];
+    }
+    let numbered = (1..).zip(subjects.iter().zip(expected));
+    numbered.filter_map(|(number, (subject, outcome))| subject.differs(number, outcome)).collect()
+}
+
+/// The expected notifications in words, such as `2 notifications at 1s, 3s`.
+fn described(expected: &[&Outcome], test: &SubscriberTest) -> String {
+    let noun = if test.has_exchanges() { "release" } else { "notification" };
+    if expected.is_empty() {
+        return format!("no {noun}");
+    }
+    let times: Vec<String> = expected.iter().map(|outcome| time(outcome.at)).collect();
+    format!("{} at {}", counted(expected.len(), noun), times.join(", "))
+}
+
+impl Subject<'_> {
+    fn at(&self) -> Duration {
+        match self {
+            Self::Notification(made) => made.at,
+            Self::Release(released, _) => released.at,
+        }
+    }
+
+    /// Its notifications, in order.
+    fn notifications(&self) -> Vec<&Made> {
+        match self {
+            Self::Notification(made) => vec![made],
+            Self::Release(released, played) => {
+                let ids = released.injection.notifications.iter().map(|one| one.id);
+                ids.filter_map(|id| played.notification(id)).collect()
+            }
+        }
+    }
+
+    /// The content of its notifications, one below the other.
+    fn text(&self) -> String {
+        let texts = self.notifications();
+        texts.iter().map(|made| &**made.notification.content.text()).collect::<Vec<_>>().join("\n")
+    }
+
+    fn summary(&self) -> String {
+        let text = self.text();
+        let first = shortened(text.lines().next().unwrap_or_default());
+        format!("at {}: {first}", time(self.at()))
+    }
+
+    fn differs(&self, number: usize, outcome: &Outcome) -> Option<Unmet> {
+        let mut differences: Vec<Difference> =
+            outcome.checks.iter().flat_map(|check| self.differences(check)).collect();
+        differences.truncate(DIFFERENCES_MAX);
+        let subject = match self {
+            Self::Notification(_) => format!("at {}, notification {number}", time(self.at())),
+            Self::Release(released, _) => format!("at {}, {}", time(self.at()), released.point.as_str()),
+        };
+        (!differences.is_empty()).then(|| Unmet::Differs { subject, differences, text: self.text() })
+    }
+
+    fn differences(&self, check: &Check) -> Vec<Difference> {
+        let key = check.claim.key();
+        let different = |expected: &str, got: &str| {
+            let [expected, got] = [expected, got].map(str::to_owned);
+            vec![Difference { part: key.to_owned(), expected, got, place: check.place.clone() }]
+        };
+        let word = |expected: &str, got: Option<&str>| match got {
+            Some(got) if got == expected => Vec::new(),
+            got => different(expected, got.unwrap_or("none")),
+        };
+        let made = self.notifications();
+        let of_all = |read: fn(&Notification) -> &'static str| {
+            let mut words: Vec<&str> = made.iter().map(|made| read(&made.notification)).collect();
+            words.dedup();
+            words.join(", ")
+        };
+        match &check.claim {
+            Claim::Decoded(expected) => match made.as_slice() {
+                [one] => decoded(one, expected, "", check),
+                several => different("one notification", &counted(several.len(), "notification")),
+            },
+            Claim::Delivered(expected) => delivered(&made, expected, check),
+            Claim::Text(expected) => {
+                let text = self.text();
+                if text == *expected { Vec::new() } else { lines_that_differ(&text, expected, check) }
+            }
+            Claim::Contains(parts) => {
+                let text = self.text();
+                let absent = parts.iter().filter(|part| !text.contains(*part));
+                absent.flat_map(|part| different(&quoted(part), "a text without it")).collect()
+            }
+            Claim::Lacks(parts) => {
+                let text = self.text();
+                let present = parts.iter().filter(|part| text.contains(*part));
+                present
+                    .flat_map(|part| different(&format!("no {}", quoted(part)), "a text with it"))
+                    .collect()
+            }
+            Claim::Sentence(expected) => {
+                let lines: Vec<String> = made
+                    .iter()
+                    .map(|made| format::line_for_user(&made.notification, format::LINE_CHARS_MAX))
+                    .collect();
+                let line = lines.join("; ");
+                if line == *expected { Vec::new() } else { different(&quoted(expected), &quoted(&line)) }
+            }
+            Claim::Point(point) => word(point.as_str(), Some(&of_all(|one| one.inject_at.as_str()))),
+            Claim::Priority(priority) => word(priority.as_str(), Some(&of_all(|one| one.priority.as_str()))),
+            Claim::Severity(severity) => word(severity.as_str(), Some(&of_all(|one| one.severity.as_str()))),
+            Claim::Activation(activation) => {
+                word(activation.as_str(), Some(&of_all(|one| one.activation.as_str())))
+            }
+            Claim::Interrupt(interrupt) => {
+                word(interrupt.as_str(), Some(&of_all(|one| one.interrupt.as_str())))
+            }
+            Claim::Format(expected) => word(expected.as_str(), self.format()),
+            Claim::Directive(expected) => word(expected.as_str(), self.directive()),
+            Claim::MaxTokens(max) => match self.tokens() {
+                tokens if tokens <= *max => Vec::new(),
+                tokens => different(&format!("at most {max}"), &tokens.to_string()),
+            },
+            Claim::Notices(expected) => {
+                let found = made.iter().flat_map(|made| &made.notices).map(|notice| fields(notice));
+                let found = Value::from(found.collect::<Vec<_>>());
+                let expected = Value::from(expected.clone());
+                let mut places = Vec::new();
+                compare(&found, &expected, key, check, &mut places);
+                places
+            }
+        }
+    }
+
+    fn format(&self) -> Option<&'static str> {
+        match self {
+            Self::Notification(_) => None,
+            Self::Release(released, _) => Some(released.format.as_str()),
+        }
+    }
+
+    fn directive(&self) -> Option<&'static str> {
+        let Self::Release(released, _) = self else { return None };
+        released.directive.as_ref().map(|directive| match directive {
+            Directive::Continue { .. } => DirectiveWord::Continue.as_str(),
+            Directive::Cancel { .. } => DirectiveWord::Cancel.as_str(),
+        })
+    }
+
+    fn tokens(&self) -> u32 {
+        match self {
+            Self::Notification(made) => made.notification.tokens.0,
+            Self::Release(released, _) => toon::tokens::estimate(&released.injection.text).0,
+        }
+    }
+}
+
+/// The parts of the content that differ.
+fn decoded(made: &Made, expected: &Value, path: &str, check: &Check) -> Vec<Difference> {
+    let mut found = Vec::new();
+    match toon::decode(made.notification.content.text()) {
+        Ok(content) => compare(&content, expected, path, check, &mut found),
+        Err(error) => found.push(Difference {
+            part: check.claim.key().to_owned(),
+            expected: shortened(&expected.to_string()),
+            got: error.to_string(),
+            place: check.place.clone(),
+        }),
+    }
+    found
+}
+
+fn delivered(made: &[&Made], expected: &[Delivered], check: &Check) -> Vec<Difference> {
+    if made.len() != expected.len() {
+        let ids: Vec<&str> = made.iter().map(|made| made.notification.subscriber.as_str()).collect();
+        return vec![Difference {
+            part: "delivered".to_owned(),
+            expected: counted(expected.len(), "notification"),
+            got: format!("{}: {}", made.len(), ids.join(", ")),
+            place: check.place.clone(),
+        }];
+    }
+    let each = (0..).zip(made.iter().zip(expected));
+    each.flat_map(|(index, (made, expected)): (usize, _)| {
+        let path = format!("[{index}]");
+        match expected {
+            Delivered::With(expected) => decoded(made, expected, &path, check),
+            Delivered::By(id) if made.notification.subscriber == *id => Vec::new(),
+            Delivered::By(id) => vec![Difference {
+                place: check.place_of(&path).clone(),
+                part: format!("delivered{path}"),
+                expected: id.to_string(),
+                got: made.notification.subscriber.to_string(),
+            }],
+        }
+    })
+    .collect()
+}
+
+/// The places at which `found` lacks a part of `expected`; keys that are absent in `expected` are
+/// not compared.
+fn compare(found: &Value, expected: &Value, path: &str, check: &Check, places: &mut Vec<Difference>) {
+    if places.len() > DIFFERENCES_MAX {
+        return;
+    }
+    let mut differ = |expected: String, got: String| {
+        let part = if path.is_empty() { check.claim.key().to_owned() } else { path.to_owned() };
+        places.push(Difference { part, expected, got, place: check.place_of(path).clone() });
+    };
+    match (found, expected) {
+        (Value::Object(found), Value::Object(expected)) => {
+            for (key, value) in expected {
+                let inner = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
+                match found.get(key) {
+                    Some(found) => compare(found, value, &inner, check, places),
+                    None => places.push(Difference {
+                        place: check.place_of(&inner).clone(),
+                        part: inner,
+                        expected: shortened(&value.to_string()),
+                        got: "nothing".to_owned(),
+                    }),
+                }
+            }
+        }
+        (Value::Array(found), Value::Array(expected)) if found.len() == expected.len() => {
+            for (index, (found, expected)) in found.iter().zip(expected).enumerate() {
+                compare(found, expected, &format!("{path}[{index}]"), check, places);
+            }
+        }
+        (Value::Array(found), Value::Array(expected)) => {
+            differ(counted(expected.len(), "item"), counted(found.len(), "item"));
+        }
+        _ if found == expected => {}
+        _ => differ(shortened(&expected.to_string()), shortened(&found.to_string())),
+    }
+}
+
+/// The lines of a text that differ from the expected ones.
+fn lines_that_differ(text: &str, expected: &str, check: &Check) -> Vec<Difference> {
+    let (mut found, mut wanted) = (text.lines(), expected.lines());
+    let mut differences = Vec::new();
+    for number in 1.. {
+        let (got, expected) = (found.next(), wanted.next());
+        if got.is_none() && expected.is_none() {
+            break;
+        }
+        if got != expected {
+            let shown = |line: Option<&str>| line.map_or_else(|| "no line".to_owned(), quoted);
+            differences.push(Difference {
+                part: format!("text, line {number}"),
+                expected: shown(expected),
+                got: shown(got),
+                place: check.place.clone(),
+            });
+        }
+    }
+    differences
+}
+
+fn quoted(text: &str) -> String {
+    format!("{:?}", shortened(text))
+}
+
+fn fields(notice: &Notice) -> Value {
+    let mut fields = Map::new();
+    fields.insert("message".to_owned(), Value::from(&*notice.message));
+    fields.insert("level".to_owned(), notice.level.as_str().into());
+    fields.extend(
+        notice.category.map(|category| category.as_str()).map(|word| ("category".to_owned(), word.into())),
+    );
+    fields.extend(notice.link.as_deref().map(|link| ("link".to_owned(), link.into())));
+    Value::Object(fields)
+}
+
+fn other_end(played: &Played, subscriber: &SubscriberId, expected: &Ended) -> Option<Unmet> {
+    let is_own = |id: NotificationId| {
+        played.notification(id).is_some_and(|made| made.notification.subscriber == *subscriber)
+    };
+    let ended = |entry: &'_ LedgerEntry| -> Option<Reason> {
+        if let LedgerEntry::EventEnded { subscriber: by, reason, .. } = entry {
+            return (by == subscriber).then(|| reason.clone());
+        }
+        let LedgerEntry::NotificationEnded { notification, reason, .. } = entry else { return None };
+        is_own(*notification).then(|| reason.clone())
+    };
+    let is_counted = |(at, entry): &&(Duration, LedgerEntry)| {
+        let is_in_time = expected.until.is_none_or(|until| *at <= until);
+        is_in_time
+            && ended(entry).is_some_and(|reason| {
+                let is_by = expected.by.as_ref().is_none_or(|by| reason.detail().as_ref() == Some(by));
+                is_by && reason.as_str() == expected.reason
+            })
+    };
+    let got = played.entries.iter().filter(is_counted).count();
+    let reason = match &expected.by {
+        Some(by) => format!("`{}` by {by}", expected.reason),
+        None => format!("`{}`", expected.reason),
+    };
+    let is_met = u32::try_from(got) == Ok(expected.count);
+    (!is_met).then(|| Unmet::Ended { reason, expected: expected.count, got, place: expected.place.clone() })
+}
