@@ -34,6 +34,7 @@ mod status;
 mod subscribers;
 mod table;
 mod terminal;
+mod test;
 mod up;
 mod watch;
 mod why;
@@ -157,6 +158,8 @@ enum Command {
     Token(access::TokenArgs),
     /// Check configuration, subscribers and templates for errors
     Check(check::Args),
+    /// Run the tests of subscribers in simulated time
+    Test(test::Args),
     /// List the subscribers, or the keys in force of one
     ///
     /// Each key with the file that it came from.
@@ -207,6 +210,7 @@ impl Command {
             Self::Run(_)
                 | Self::Demo(_)
                 | Self::Check(_)
+                | Self::Test(_)
                 | Self::Subscribers(_)
                 | Self::Edit(_)
                 | Self::Token(_)
@@ -320,6 +324,7 @@ fn dispatch(command: Option<Command>, mut context: Context<'_>) -> Result<ExitCo
         Command::Statusline(args) => clients::status_line(&args, context.client.socket())?,
         Command::Run(args) => return run::run(args, &context).map(ExitCode::from),
         Command::Token(args) => access::token(&args, &mut context)?,
+        Command::Test(args) => test::run(&args, &mut context)?,
         Command::Check(args) => check::run(&args, &mut context)?,
         Command::Subscribers(args) => subscribers::run(&args, &mut context)?,
         Command::Edit(args) => subscribers::edit(&args, &mut context)?,

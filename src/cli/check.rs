@@ -14,7 +14,7 @@ use crate::{
     config::{
         compile::compile,
         layers::{FileKind, LayerKind, Sources},
-        load::{SYSTEM_FOLDER, read_layers, with_file},
+        load::{SYSTEM_FOLDER, read_layers_over, with_file},
         report::{Diagnostic, Report},
         trial,
     },
@@ -38,7 +38,7 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
         ([], Err(error)) => return Err(CliError::Paths(error.clone())),
         (paths, _) => paths.iter().map(|path| Target::of(path)).collect::<Result<_, _>>()?,
     };
-    let sources = read(&targets);
+    let sources = read(Sources::shipped(), &targets);
     let report = check(&sources).with(check_matchers(&targets));
     let is_of_files = targets.iter().all(|target| target.file().is_some());
     let is_wanted =
@@ -78,7 +78,7 @@ fn check_matchers(targets: &[Target]) -> Vec<Diagnostic> {
 }
 
 /// What one argument names.
-enum Target {
+pub(super) enum Target {
     /// A layer's folder.
     Layer(PathBuf),
     /// A file of the layer in `folder`.
@@ -90,7 +90,7 @@ enum Target {
 }
 
 impl Target {
-    fn of(path: &Path) -> Result<Self, CliError> {
+    pub(super) fn of(path: &Path) -> Result<Self, CliError> {
         if path.is_dir() {
             return Ok(Self::Layer(path.to_owned()));
         }
@@ -126,7 +126,7 @@ impl Target {
     }
 
     /// The file whose findings are shown; `None` for a whole layer.
-    fn file(&self) -> Option<&PathBuf> {
+    pub(super) fn file(&self) -> Option<&PathBuf> {
         match self {
             Self::Layer(_) => None,
             Self::InLayer { path, .. } | Self::Lone { path, .. } | Self::Matchers(path) => Some(path),
@@ -134,8 +134,8 @@ impl Target {
     }
 }
 
-/// Reads the shipped and the system's layers, and the layers and files in the arguments.
-fn read(targets: &[Target]) -> Sources {
+/// Reads the system's layer and the layers and files in the arguments over `shipped`.
+pub(super) fn read(shipped: Sources, targets: &[Target]) -> Sources {
     let mut layers = vec![(LayerKind::System, PathBuf::from(SYSTEM_FOLDER))];
     for target in targets {
         match target {
@@ -148,7 +148,7 @@ fn read(targets: &[Target]) -> Sources {
             Target::Lone { .. } | Target::Matchers(_) => {}
         }
     }
-    targets.iter().fold(read_layers(&layers), |sources, target| match target {
+    targets.iter().fold(read_layers_over(shipped, &layers), |sources, target| match target {
         Target::Lone { path, name } => with_file(sources, path, name),
         Target::Layer(_) | Target::InLayer { .. } | Target::Matchers(_) => sources,
     })
@@ -167,7 +167,7 @@ fn places(targets: &[Target]) -> String {
 }
 
 /// Text with the number of findings.
-fn counts(errors: usize, warnings: usize) -> String {
+pub(super) fn counts(errors: usize, warnings: usize) -> String {
     format!("{}, {}", counted(errors, "error"), counted(warnings, "warning"))
 }
 

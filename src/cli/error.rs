@@ -92,6 +92,14 @@ pub enum CliError {
         /// Their number.
         errors: usize,
     },
+    /// Tests of subscribers failed, and were printed.
+    #[error("pass the tests: {failed} of {all} failed")]
+    Tests {
+        /// The number of those that failed.
+        failed: usize,
+        /// The number of those that ran.
+        all: usize,
+    },
     /// The journal is damaged; the places were printed.
     #[error("accept the journal: {places} damaged {}", if *places == 1 { "place" } else { "places" })]
     Damaged {

@@ -140,6 +140,7 @@ const OUTSIDE: &[(&str, Where)] = &[
         Where::Only(&[
             "event/secrets/",
             "capability/log.rs",
+            "cli/test.rs",
             "probe/ports.rs",
             "capability/problem/",
             "watch/",

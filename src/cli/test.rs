@@ -1,0 +1,342 @@
+//! `aside test`: runs the `[[tests]]` of subscribers in simulated time, without a daemon.
+
+use std::{
+    fmt::Write as _,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use clap::ValueEnum;
+use engine::{event::catalogue, nearest::nearest, words::counted};
+use quick_xml::escape::escape;
+use regex::Regex;
+use serde_json::{Value, json};
+
+use super::{
+    CliError, Context,
+    check::{Target, counts, read},
+    run::timed,
+    terminal::{Terminal, Tone, width},
+};
+use crate::config::{
+    case::SubscriberTest,
+    compile::{Compiled, compile},
+    layers::{LayerKind, Sources},
+    report::Place,
+    trial::{Cases, Line, Wrong},
+};
+
+/// The width of the lines of a pipe.
+const COLUMNS: usize = 80;
+
+/// The form of the output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Form {
+    /// For people
+    Text,
+    /// An object with each test
+    Json,
+    /// XML that CI services read
+    Junit,
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// Subscribers by id, files, or folders of a layer [default: all in the configuration folder]
+    #[arg(value_name = "SUBSCRIBER|PATH")]
+    wanted: Vec<String>,
+    /// Only tests for which this regular expression matches `SUBSCRIBER: NAME`
+    #[arg(long, value_name = "REGEX")]
+    run: Option<Regex>,
+    /// The form of the output
+    #[arg(long, value_enum, value_name = "FORM", default_value_t = Form::Text)]
+    format: Form,
+}
+
+/// One test that ran.
+struct Ran<'t> {
+    subscriber: &'t str,
+    test: &'t SubscriberTest,
+    outcome: Result<(), Wrong>,
+}
+
+pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError> {
+    let own = context.paths.as_ref().map_err(|error| CliError::Paths(error.clone()))?;
+    let layer = Target::Layer(own.config.clone());
+    let (paths, ids): (Vec<&String>, Vec<&String>) = args.wanted.iter().partition(|wanted| is_path(wanted));
+    let mut targets = vec![layer];
+    for path in paths {
+        targets.push(Target::of(Path::new(path))?);
+    }
+    let base = if ids.is_empty() { Sources::shipped() } else { Sources::shipped_with_tests() };
+    let sources = read(base, &targets);
+    let known_types: Vec<&str> = catalogue::types().map(|entry| entry.event_type.as_str()).collect();
+    let compiled = compile(&sources, &known_types);
+    if compiled.report.error_count() > 0 {
+        let (errors, warnings) = (compiled.report.error_count(), compiled.report.warning_count());
+        context.say(&format!("{}\n{}\n", compiled.report, counts(errors, warnings)))?;
+        return Err(CliError::Check { errors });
+    }
+    check_ids(&ids, &compiled)?;
+    let is_wanted = Wanted { ids: &ids, files: &targets, sources: &sources, run: args.run.as_ref() };
+    let cases = Cases::new(&compiled);
+    let (ran, took) = timed(|| run_tests(&cases, &is_wanted));
+    let failed = ran.iter().filter(|ran| ran.outcome.is_err()).count();
+    let text = match args.format {
+        Form::Text => text(&ran, took, &sources, &context.terminal),
+        Form::Json => format!("{}\n", to_json(&ran)),
+        Form::Junit => to_junit(&ran),
+    };
+    context.print(&text)?;
+    match failed {
+        0 => Ok(()),
+        failed => Err(CliError::Tests { failed, all: ran.len() }),
+    }
+}
+
+/// Whether an argument is a path; otherwise it is the id of a subscriber.
+fn is_path(wanted: &str) -> bool {
+    let is_id = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+    !wanted.chars().all(is_id) || Path::new(wanted).is_dir()
+}
+
+fn check_ids(ids: &[&String], compiled: &Compiled) -> Result<(), CliError> {
+    let known: Vec<&str> = compiled.rules.subscribers.iter().map(|rule| rule.id.as_str()).collect();
+    let Some(unknown) = ids.iter().find(|id| !known.contains(&id.as_str())) else { return Ok(()) };
+    let meant = nearest(unknown, known).map(|meant| format!("; did you mean `{meant}`?")).unwrap_or_default();
+    Err(CliError::Usage(format!("there is no subscriber `{unknown}`{meant}")))
+}
+
+/// The tests that were asked for.
+struct Wanted<'a> {
+    ids: &'a [&'a String],
+    files: &'a [Target],
+    sources: &'a Sources,
+    run: Option<&'a Regex>,
+}
+
+impl Wanted<'_> {
+    fn has(&self, id: &str, test: &SubscriberTest) -> bool {
+        let files: Vec<&PathBuf> = self.files.iter().filter_map(Target::file).collect();
+        let is_chosen = match (self.ids, files.as_slice()) {
+            ([], []) => self.sources.layer_of(&test.place.file) != Some(LayerKind::Shipped),
+            (ids, files) => {
+                ids.iter().any(|wanted| *wanted == id)
+                    || files.iter().any(|file| **file == *Path::new(&*test.place.file))
+            }
+        };
+        is_chosen && self.run.is_none_or(|run| run.is_match(&format!("{id}: {}", test.name)))
+    }
+}
+
+fn run_tests<'c>(cases: &'c Cases<'c>, wanted: &Wanted<'_>) -> Vec<Ran<'c>> {
+    let cases = cases.iter().filter(|case| wanted.has(case.subscriber(), case.test));
+    cases.map(|case| Ran { subscriber: case.subscriber(), test: case.test, outcome: case.run() }).collect()
+}
+
+fn text(ran: &[Ran<'_>], took: Duration, sources: &Sources, terminal: &Terminal) -> String {
+    if ran.is_empty() {
+        return "no tests; a subscriber has them in [[tests]], and `aside test ID` runs those of a shipped one\n"
+            .to_owned();
+    }
+    let mut text = String::new();
+    let by_subscriber: Vec<&[Ran<'_>]> = ran.chunk_by(|a, b| a.subscriber == b.subscriber).collect();
+    let longest = ran.iter().map(|ran| width(ran.subscriber)).max().unwrap_or_default();
+    for tests in &by_subscriber {
+        let Some(first) = tests.first() else { continue };
+        let failed = tests.iter().filter(|ran| ran.outcome.is_err()).count();
+        let (word, tone) = if failed == 0 { ("ok", Tone::Good) } else { ("FAIL", Tone::Bad) };
+        let count = match failed {
+            0 => counted(tests.len(), "test"),
+            failed => format!("{}, {failed} failed", counted(tests.len(), "test")),
+        };
+        let word = format!("{}{}", terminal.paint(tone, word), " ".repeat(6 - word.len()));
+        let _ = writeln!(text, "{word}{:<longest$}  {count}", first.subscriber);
+    }
+    for Ran { subscriber, test, outcome } in ran {
+        let Err(wrong) = outcome else { continue };
+        let place = wrong.invalid_place().unwrap_or(&test.place).clone();
+        let head = Line { text: format!("{subscriber}: {}", test.name), place: Some(place) };
+        let lines = std::iter::once(head).chain(wrong.lines());
+        text.push('\n');
+        lines.for_each(|line| text.push_str(&shown(&line, sources, terminal)));
+    }
+    let failed = ran.iter().filter(|ran| ran.outcome.is_err()).count();
+    let simulated: u64 = ran.iter().map(|ran| ran.test.at.last().map_or(0, |step| step.at.as_secs())).sum();
+    let _ = writeln!(
+        text,
+        "{}{}, {}: {} ok, {failed} failed; {} in {} ms",
+        if failed == 0 { "" } else { "\n" },
+        counted(by_subscriber.len(), "subscriber"),
+        counted(ran.len(), "test"),
+        ran.len() - failed,
+        counted(simulated, "simulated second"),
+        took.as_millis()
+    );
+    text
+}
+
+/// A line with its place at the right edge, or on a line of its own if there is no room.
+fn shown(line: &Line, sources: &Sources, terminal: &Terminal) -> String {
+    let text = terminal.cut_after(0, &line.text);
+    let Some(place) = &line.place else { return format!("{text}\n") };
+    let place = shown_place(place, sources);
+    let columns = terminal.columns.unwrap_or(COLUMNS);
+    let room = columns.saturating_sub(width(&text) + width(&place));
+    let painted = terminal.paint(Tone::Dim, &place);
+    match room {
+        0 | 1 => {
+            let indent = columns.saturating_sub(width(&place));
+            format!("{text}\n{}{painted}\n", " ".repeat(indent))
+        }
+        room => format!("{text}{}{painted}\n", " ".repeat(room)),
+    }
+}
+
+/// The file as its layer names it, with the line.
+fn shown_place(place: &Place, sources: &Sources) -> String {
+    let name = sources.name_of(&place.file).unwrap_or(&place.file);
+    format!("{name}:{}", place.line())
+}
+
+fn to_json(ran: &[Ran<'_>]) -> Value {
+    let one = |ran: &Ran<'_>| {
+        let Ran { subscriber, test, outcome } = ran;
+        let mut value = json!({
+            "subscriber": subscriber,
+            "name": test.name,
+            "file": &*test.place.file,
+            "line": test.place.line(),
+            "ok": outcome.is_ok(),
+        });
+        if let (Err(wrong), Some(fields)) = (outcome, value.as_object_mut()) {
+            fields.insert("message".to_owned(), wrong.sentence().into());
+            fields.insert("explanation".to_owned(), wrong.to_string().into());
+        }
+        value
+    };
+    let failed = ran.iter().filter(|ran| ran.outcome.is_err()).count();
+    json!({ "tests": ran.iter().map(one).collect::<Vec<_>>(), "ok": ran.len() - failed, "failed": failed })
+}
+
+/// The results in the form of JUnit, as CI services read it.
+fn to_junit(ran: &[Ran<'_>]) -> String {
+    let mut text = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites name=\"aside\">\n");
+    for tests in ran.chunk_by(|a, b| a.subscriber == b.subscriber) {
+        let Some(first) = tests.first() else { continue };
+        let failed = tests.iter().filter(|ran| ran.outcome.is_err()).count();
+        let name = escape(first.subscriber);
+        let _ =
+            writeln!(text, "  <testsuite name=\"{name}\" tests=\"{}\" failures=\"{failed}\">", tests.len());
+        for Ran { test, outcome, .. } in tests {
+            let (case, file) = (escape(&test.name), escape(&*test.place.file));
+            let line = test.place.line();
+            let open =
+                format!("    <testcase classname=\"{name}\" name=\"{case}\" file=\"{file}\" line=\"{line}\"");
+            let _ = match outcome {
+                Ok(()) => writeln!(text, "{open}/>"),
+                Err(wrong) => {
+                    let (message, explained) = (wrong.sentence(), wrong.to_string());
+                    let (message, explained) = (escape(&message), escape(&explained));
+                    writeln!(
+                        text,
+                        "{open}>\n      <failure message=\"{message}\">{explained}</failure>\n    </testcase>"
+                    )
+                }
+            };
+        }
+        text.push_str("  </testsuite>\n");
+    }
+    text + "</testsuites>\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::{terminal::tests::of_width, tests::run_in};
+    use hook::client::fake::{FakeDaemon, Scratch};
+
+    const SUBSCRIBER: &str = "[subscriber]\nid = \"deploys\"\n[events]\ntypes = [\"deploy.*\"]\n\
+        [batching]\nwindow_ms = 0\n[output]\none = \"deploy: {{ payload.name }}\"\n\
+        [[tests]]\nname = \"one is made & shown\"\nat = [[\"0s\", \"deploy.done\", { name = \"web\" }]]\n\
+        expect = [{ at = \"0s\", text = \"deploy: web\" }]\n\
+        [[tests]]\nname = \"none\"\nat = [[\"0s\", \"deploy.done\", { name = \"a>b\" }]]\nexpect = []\n";
+
+    fn run_with(folder: &Path, args: &[&str]) -> Result<String, String> {
+        run_in(&FakeDaemon::silent(), folder, args)
+    }
+
+    fn layer(subscriber: &str) -> Scratch {
+        let folder = Scratch::new();
+        std::fs::create_dir_all(folder.path().join("subscribers")).expect("a folder");
+        std::fs::write(folder.path().join("subscribers/deploys.toml"), subscriber).expect("written");
+        folder
+    }
+
+    #[test]
+    fn failed_tests_are_explained_and_fail_the_command() {
+        let folder = layer(SUBSCRIBER);
+        let shown = run_with(folder.path(), &["test"]).expect_err("one fails");
+        for part in [
+            "FAIL  deploys  2 tests, 1 failed\n\ndeploys: none ",
+            "subscribers/deploys.toml:14\n  expected   no notification\n  made       at 0s: deploy: a>b\n  because\n",
+            "\n1 subscriber, 2 tests: 1 ok, 1 failed; 0 simulated seconds in ",
+            "pass the tests: 1 of 2 failed",
+        ] {
+            assert!(shown.contains(part), "{part}: {shown}");
+        }
+        let chosen = run_with(folder.path(), &["test", "deploys", "--run", "shown$"]).expect("it passes");
+        assert!(
+            chosen.starts_with("ok    deploys  1 test\n1 subscriber, 1 test: 1 ok, 0 failed; "),
+            "{chosen}"
+        );
+    }
+
+    #[test]
+    fn programs_get_each_test_with_its_outcome() {
+        let folder = layer(SUBSCRIBER);
+        let shown = run_with(folder.path(), &["test", "--format", "json"]).expect_err("one fails");
+        for part in [r#""line":14,"ok":false,"message":"expected no notification"#, r#""ok":1,"failed":1"#] {
+            assert!(shown.contains(part), "{part}: {shown}");
+        }
+        let shown = run_with(folder.path(), &["test", "--format", "junit"]).expect_err("one fails");
+        for part in [
+            "<testsuite name=\"deploys\" tests=\"2\" failures=\"1\">",
+            "name=\"one is made &amp; shown\"",
+            "<failure message=\"expected no notification, made 1: at 0s: deploy: a&gt;b\">",
+        ] {
+            assert!(shown.contains(part), "{part}: {shown}");
+        }
+    }
+
+    #[test]
+    fn shipped_tests_run_if_their_subscriber_is_named() {
+        let folder = layer(SUBSCRIBER);
+        let shown = run_with(folder.path(), &["test", "tool_failure"]).expect("they pass");
+        assert!(shown.starts_with("ok    tool_failure  "), "{shown}");
+        let unknown = run_with(folder.path(), &["test", "tool_failur"]).expect_err("unknown");
+        assert!(unknown.contains("did you mean `tool_failure`?"), "{unknown}");
+        let file = folder.path().join("subscribers/deploys.toml").display().to_string();
+        let shown = run_with(folder.path(), &["test", &file]).expect_err("one fails");
+        assert!(shown.contains("FAIL  deploys"), "{shown}");
+    }
+
+    #[test]
+    fn files_with_errors_are_not_tested() {
+        let folder = layer(&SUBSCRIBER.replace("window_ms", "windw_ms"));
+        let shown = run_with(folder.path(), &["test"]).expect_err("an error");
+        assert!(shown.contains("did you mean `window_ms`?") && !shown.contains("FAIL"), "{shown}");
+    }
+
+    #[test]
+    fn long_lines_have_their_place_below() {
+        let place = Place::file(&"subscribers/x.toml".into());
+        for (columns, lines) in [(60, 1), (40, 2)] {
+            let line =
+                Line { text: "  a text of thirty-two characters".to_owned(), place: Some(place.clone()) };
+            let shown = shown(&line, &Sources::default(), &of_width(columns));
+            assert_eq!(shown.lines().count(), lines, "{shown}");
+            assert!(shown.lines().all(|line| width(line) <= columns), "{shown}");
+        }
+    }
+}
