@@ -1,6 +1,6 @@
 //! All language servers: which run, for which folder, and the events about their findings.
 //!
-//! A place, [`ServedFolder`], is a folder with a kind of server. It has at most one run, and a
+//! A place, `ServedFolder`, is a folder with a kind of server. It has at most one run, and a
 //! [`Record`] that outlives its runs. A failed run is restarted, with longer waits each time, and
 //! given up after [`FAILURES_MAX`] failures.
 
