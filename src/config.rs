@@ -18,6 +18,7 @@ pub mod trial;
 
 pub mod layers;
 pub mod text;
+mod threshold;
 
 mod catalogue;
 mod raw;

@@ -14,7 +14,7 @@ use crate::config::{
 };
 
 /// The sections of a subscriber's file whose keys are shown, in this order.
-const SECTIONS: [&str; 5] = ["subscriber", "events", "batching", "limits", "output"];
+const SECTIONS: [&str; 6] = ["subscriber", "events", "batching", "threshold", "limits", "output"];
 
 /// The keys that define the text: those of a later file on one side of this list replace those of
 /// an earlier one on the other.
@@ -159,7 +159,7 @@ pub fn text(key: &KeyInForce) -> Option<String> {
 
 /// The default of each key that has one, as TOML. Keys that are not listed have no effect when they
 /// are absent.
-const DEFAULTS: [(&str, &str); 17] = [
+const DEFAULTS: [(&str, &str); 18] = [
     ("subscriber.enabled", "true"),
     ("events.severity_filter", "\"debug\""),
     ("batching.window_ms", "2000"),
@@ -167,6 +167,7 @@ const DEFAULTS: [(&str, &str); 17] = [
     ("batching.mode", "\"window\""),
     ("batching.dedupe_window_ms", "5000"),
     ("batching.dedupe_keep", "\"first\""),
+    ("limits.rate_of", "\"notifications\""),
     ("limits.retain", "false"),
     ("output.priority", "\"normal\""),
     ("output.inject_at", "\"after_tool\""),

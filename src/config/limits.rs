@@ -16,7 +16,10 @@ use engine::{
         Activation, InjectionPoint, Interrupt, Nature, Notification, NotificationId, Priority, SubscriberId,
         Tokens,
     },
-    pipeline::rule::{BatchMode, Batching, DedupeRule, Keep, OrderRule, ResolveRule},
+    pipeline::{
+        condition::Condition,
+        rule::{BatchMode, Batching, DedupeRule, Keep, OrderRule, RateOf, RateRule, ResolveRule},
+    },
     rate::Rate,
     settings::{Key, Keys as _, keys, settings},
 };
@@ -36,6 +39,11 @@ settings! {
         /// The rate of notifications, such as `"10/min"`; the units are `s`, `sec`, `m`, `min`, `h`
         /// and `hour`.
         rate: Rate, rate(), else "none";
+        /// There is a rate for each combination of the values of these fields; of a batch, those of
+        /// its first event.
+        rate_by: Vec<FieldPath> = Vec::new(), fields();
+        /// What the rate limits; with `"events"` each event counts before it joins a batch.
+        rate_of: RateOf = RateOf::default(), word();
         /// A notification that is still pending this long after its batch closed ends as `expired`,
         /// and a delivered one is not delivered again in a [new context](api.md#contexts) after that.
         ttl: Duration, duration(Duration::from_secs(1)..=Duration::from_secs(30 * 24 * 3600)), else "none";
@@ -59,7 +67,7 @@ settings! {
 
 /// The contents of `[limits]`.
 pub(crate) struct Limits {
-    pub(crate) rate: Option<Rate>,
+    pub(crate) rate: Option<RateRule>,
     pub(crate) ttl: Option<Duration>,
     pub(crate) supersede_key: Vec<FieldPath>,
     pub(crate) resolve: Option<ResolveRule>,
@@ -67,8 +75,15 @@ pub(crate) struct Limits {
 }
 
 pub(crate) fn read_limits(section: &mut Section<'_>, known_types: &[&str]) -> Limits {
-    let Written { rate, ttl, supersede_key, resolved_by, equal, revision, order_by } = Written::read(section);
+    let Written { rate, rate_by, rate_of, ttl, supersede_key, resolved_by, equal, revision, order_by } =
+        Written::read(section);
     check_limits(section);
+    if rate.is_none() && !section.is_wrong("rate") {
+        for key in ["rate_by", "rate_of"] {
+            section.warn(key, &format!("`{key}` has no effect without a `rate`"));
+        }
+    }
+    let rate = rate.map(|rate| RateRule { rate, by: rate_by, of: rate_of });
     let resolve = read_resolve(section, resolved_by, equal, &supersede_key, known_types);
     let order = OrderRule { revision, by: order_by };
     check_order(section, &supersede_key, &order, resolve.as_ref());
@@ -146,6 +161,11 @@ settings! {
         max_wait_ms: u64, number(1..=MAX_WAIT_MS_MAX), else "ten windows";
         /// There is one batch for each combination of the values of these fields.
         group_by: Vec<FieldPath> = Vec::new(), fields();
+        /// An event for which this expression is true closes its batch at once.
+        close_when: Condition, condition(), else "none";
+        /// An event for which this expression is true closes the open batch of its group, and begins
+        /// the next one.
+        open_when: Condition, condition(), else "none";
         /// Events with equal values of these fields are repeats; without fields nothing is a repeat.
         dedupe_key: Vec<FieldPath> = Vec::new(), fields();
         /// How long a repeat is recognised, in ms; 0 means never.
@@ -179,6 +199,11 @@ pub(crate) fn read_batching(section: &mut Section<'_>, keys: &Keys) -> Batching 
         let message = "`group_by` has no effect while `window_ms` is 0: each event is a separate batch";
         section.warn("group_by", message);
     }
+    if window.is_zero() && !is_window_wrong {
+        for key in ["close_when", "open_when"] {
+            section.warn(key, &format!("`{key}` has no effect while `window_ms` is 0: no batch is open"));
+        }
+    }
     let longest = Duration::from_millis(MAX_WAIT_MS_MAX);
     let max_wait = max_wait.unwrap_or_else(|| (window * MAX_WAIT_WINDOWS).min(longest));
     Batching {
@@ -190,8 +215,13 @@ pub(crate) fn read_batching(section: &mut Section<'_>, keys: &Keys) -> Batching 
 }
 
 /// Checks the dedupe key, the dedupe window, and the handling of a repeated row.
-pub(crate) fn read_dedupe(section: &mut Section<'_>, keys: Keys, batching: &Batching) -> Option<DedupeRule> {
-    let Keys { dedupe_key: key, dedupe_window_ms, dedupe_keep: keep, .. } = keys;
+pub(crate) fn read_dedupe(
+    section: &mut Section<'_>,
+    keys: &mut Keys,
+    batching: &Batching,
+) -> Option<DedupeRule> {
+    let key = std::mem::take(&mut keys.dedupe_key);
+    let Keys { dedupe_window_ms, dedupe_keep: keep, .. } = *keys;
     let (is_key_wrong, window) = (section.is_wrong("dedupe_key"), milliseconds(dedupe_window_ms));
     if key.is_empty() && !is_key_wrong && !window.is_zero() && !section.is_wrong("dedupe_window_ms") {
         section.warn("dedupe_window_ms", "`dedupe_window_ms` has no effect without a `dedupe_key`");

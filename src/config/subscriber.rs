@@ -33,7 +33,7 @@ use crate::config::{
     limits::{self, Limits},
     raw::{Document, Section, Value, finish_all},
     report::{Diagnostic, Level, Place},
-    values,
+    threshold, values,
 };
 
 pub(crate) use self::rows::MAX_TOKENS;
@@ -41,7 +41,7 @@ pub use self::rows::tables;
 
 /// The keys by which a subscriber selects events.
 const FILTER_KEYS: [&str; 4] = ["types", "sources", "severity_filter", "where"];
-const SECTIONS: [&str; 6] = ["subscriber", "events", "batching", "limits", "output", "tests"];
+const SECTIONS: [&str; 7] = ["subscriber", "events", "batching", "threshold", "limits", "output", "tests"];
 /// Maximum cost of the wrapper of an injection; the intro of `markdown` is the longest.
 const WRAPPER_TOKENS: u32 = 60;
 
@@ -145,16 +145,17 @@ fn read(documents: &[Rc<Document<'_>>], context: &Context<'_>) -> SubscriberFile
     let [first, document] = [documents.first(), documents.last()].map(|one| one.expect("a file"));
     let (whole, file) = (first.file(), document.file());
     let section = |name| Section::new(name, documents.iter().map(|document| &**document));
-    let [mut subscriber, mut events, mut batching, mut limits, mut output] =
-        ["subscriber", "events", "batching", "limits", "output"].map(section);
+    let [mut subscriber, mut events, mut batching, mut threshold, mut limits, mut output] =
+        ["subscriber", "events", "batching", "threshold", "limits", "output"].map(section);
 
     let About { id, name, description, version, enabled, .. } = About::read(&mut subscriber);
     let core = id.as_ref().and_then(|id| context.core.get(id));
     let activity = activity(&mut subscriber, &mut output, enabled, core);
     let events_rule = read_events(&mut events, context);
-    let keys = limits::Keys::read(&mut batching);
+    let mut keys = limits::Keys::read(&mut batching);
     let batching_rule = limits::read_batching(&mut batching, &keys);
-    let dedupe = limits::read_dedupe(&mut batching, keys, &batching_rule);
+    let dedupe = limits::read_dedupe(&mut batching, &mut keys, &batching_rule);
+    let threshold_rule = threshold::read(&mut threshold, documents.iter().map(|document| &**document));
     let Limits { rate, ttl, supersede_key, resolve, order } =
         limits::read_limits(&mut limits, context.known_types);
     if let Some(core) = core {
@@ -174,7 +175,7 @@ fn read(documents: &[Rc<Document<'_>>], context: &Context<'_>) -> SubscriberFile
     let mut found = finish_all(
         documents.iter().map(|document| &**document),
         &SECTIONS,
-        vec![subscriber, events, batching, limits, output],
+        vec![subscriber, events, batching, threshold, limits, output],
     );
     found.extend(wrong_tests);
     let has_errors = found.iter().any(|diagnostic| diagnostic.level == Level::Error);
@@ -188,11 +189,15 @@ fn read(documents: &[Rc<Document<'_>>], context: &Context<'_>) -> SubscriberFile
         activity,
         types: events_rule.types.unwrap_or_default(),
         sources: events_rule.sources.unwrap_or_default(),
+        severity_when: events_rule.severity_when,
         severity_min: events_rule.severity_filter,
         condition: events_rule.condition,
         batching: batching_rule,
         dedupe,
+        threshold: threshold_rule,
         rate,
+        close_when: keys.close_when,
+        open_when: keys.open_when,
         ttl,
         supersede_key,
         order,

@@ -120,6 +120,15 @@ pub(crate) fn flag(value: &Value<'_>) -> Parsed<bool> {
     value.get().as_bool().ok_or_else(|| value.wrong_kind("true or false"))
 }
 
+/// A finite number, with or without a fraction.
+pub(crate) fn decimal(value: &Value<'_>) -> Parsed<f64> {
+    let integer = value.get().as_integer().map(|number| number.as_str());
+    let text = value.get().as_float().map(|number| number.as_str()).or(integer);
+    let number =
+        text.and_then(|text| text.replace('_', "").parse::<f64>().ok()).filter(|number| number.is_finite());
+    number.ok_or_else(|| value.wrong_kind("a number"))
+}
+
 /// An integer within a range.
 pub(crate) fn integer<T>(value: &Value<'_>, range: RangeInclusive<T>) -> Parsed<T>
 where

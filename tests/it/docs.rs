@@ -238,8 +238,13 @@ fn rows_of(block: &Block) -> Vec<Row> {
     };
     let repeats = |event: &Value| event["repeats"].as_u64().and_then(|n| u32::try_from(n).ok()).unwrap_or(1);
     let rows = (1..).zip(&events).map(row).zip(&events);
-    rows.map(|((seq, event), json)| Row { seq: Seq(seq), event: Arc::new(event), repeats: repeats(json) })
-        .collect()
+    rows.map(|((seq, event), json)| Row {
+        seq: Seq(seq),
+        event: Arc::new(event),
+        repeats: repeats(json),
+        threshold: None,
+    })
+    .collect()
 }
 
 /// The output of the subscriber of a `toml` block for `rows`.

@@ -47,6 +47,7 @@ mod real_client;
 mod receipts;
 mod recovery;
 mod reference;
+mod rules;
 mod run;
 mod scenario;
 mod screens;

@@ -34,12 +34,13 @@ fn shipped_rules() -> Compiled {
 /// Everything of a subscriber but its text.
 fn without_text(rule: &Subscriber) -> String {
     let filter = (&rule.types, &rule.sources, rule.severity_min, &rule.condition, rule.activity);
-    let batches = (&rule.batching, &rule.dedupe, rule.rate, rule.ttl);
+    let batches = (&rule.batching, &rule.dedupe, &rule.rate, rule.ttl);
+    let counts = (&rule.severity_when, &rule.threshold, &rule.close_when, &rule.open_when);
     let states = (&rule.supersede_key, &rule.resolve, &rule.order);
     let output = &rule.output;
     let urgency = (output.priority, output.inject_at, output.activation, output.active_for, output.interrupt);
     let rest = (output.escalate_at, output.max_tokens, output.audience, &output.sentence);
-    format!("{filter:?} {batches:?} {states:?} {urgency:?} {rest:?}")
+    format!("{filter:?} {batches:?} {counts:?} {states:?} {urgency:?} {rest:?}")
 }
 
 /// Everything of a notification but its text.

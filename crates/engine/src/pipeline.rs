@@ -1,6 +1,7 @@
 //! One running subscriber: it turns events of its types into notifications.
 //!
-//! The stages, in order: filter, order, dedupe, batch, limit, supersede, render. They do not know
+//! The stages, in order: severity, filter, order, dedupe, threshold, rate of events, batch, rate,
+//! supersede, render. They do not know
 //! each other; [`Pipeline::handle`] lists them. Events that resolve conditions bypass them
 //! ([`Pipeline::resolve`]). A pipeline takes an event and the time, and returns outputs and its
 //! next deadline. Every event ends exactly once: in a row of a notification, or with a [`Reason`].
@@ -15,6 +16,7 @@ pub mod condition;
 mod dedupe;
 mod hints;
 mod key;
+mod limit;
 mod newest;
 mod origins;
 mod output;
@@ -24,6 +26,7 @@ mod resolve;
 pub mod row;
 pub mod rule;
 mod sandbox;
+pub mod threshold;
 
 #[cfg(test)]
 mod model;
@@ -40,7 +43,7 @@ use crate::{
     event::{Event, Scope, Seq},
     hex::hex,
     ledger::{FilteredBy, Reason},
-    notification::{Audience, InjectionPoint, Notification, NotificationId, Priority, State},
+    notification::{Audience, InjectionPoint, Notification, NotificationId, Priority, State, StateKey},
     pipeline::{
         batch::{Batch, Batcher},
         dedupe::{Dedupe, Verdict},
@@ -51,6 +54,7 @@ use crate::{
         render::{RenderFailure, RenderInput, Templates},
         row::{DeferredByScope, DeferredCounts, Row},
         rule::{Keep, Subscriber, Weight},
+        threshold::{Reached, Thresholds},
     },
     rate::Buckets,
     snapshot::Held,
@@ -65,7 +69,9 @@ pub struct Pipeline {
     key: KeyWriter,
     dedupe: Dedupe,
     batcher: Batcher,
+    thresholds: Thresholds,
     limiter: Buckets<Scope>,
+    limiter_by: Buckets<StateKey>,
     deferred: DeferredByScope,
     failures: Failures,
     newest: Newest,
@@ -106,6 +112,10 @@ impl Pipeline {
         }
         if rule.rate != self.rule.rate {
             self.limiter.clear();
+            self.limiter_by.clear();
+        }
+        if rule.threshold != self.rule.threshold {
+            self.thresholds.clear();
         }
         let equal = |rule: &Subscriber| rule.resolve.as_ref().map(|resolve| resolve.equal.clone());
         if rule.order != self.rule.order
@@ -123,6 +133,7 @@ impl Pipeline {
     /// Due batches close before the event is handled, so a late timer changes nothing.
     pub fn handle(&mut self, seq: Seq, event: &Arc<Event>, templates: &Templates, now: Timestamp) {
         self.handle_timeout(templates, now);
+        let event = &self.seen(event, now);
         let scope = event.scope();
         let weight = Weight::new(&self.rule, event);
         if let Err(reason) = self.filter(event, now) {
@@ -131,19 +142,23 @@ impl Pipeline {
         if self.is_stale(event) {
             return self.end(seq, Reason::Stale);
         }
-        if let Err(reason) = self.dedupe(seq, event, &scope, weight, now) {
+        let threshold = match self.count(seq, event, &scope, weight, now) {
+            Ok(threshold) => threshold,
+            Err(reason) => return self.end(seq, reason),
+        };
+        if let Err(reason) = self.limit_event(event, &scope, weight, now) {
             return self.end(seq, reason);
         }
-        let Some(batch) = self.batch(seq, event, scope, weight, now) else { return };
-        let Some(batch) = self.limit(batch, weight) else { return };
-        let (batch, states) = self.supersede(batch);
-        self.render(batch, states, weight, templates);
+        let row = Row { seq, event: Arc::clone(event), repeats: 1, threshold };
+        for batch in self.batch(row, scope, weight, now) {
+            self.leave(batch, weight, templates);
+        }
     }
 
     /// Closes every batch that is due, each as of its deadline.
     pub fn handle_timeout(&mut self, templates: &Templates, now: Timestamp) {
         while let Some(batch) = self.batcher.due(now) {
-            self.leave(batch, templates);
+            self.leave(batch, Weight::Usual, templates);
         }
     }
 
@@ -152,7 +167,7 @@ impl Pipeline {
     pub fn close(&mut self, wanted: &dyn Fn(&Scope) -> bool, templates: &Templates, now: Timestamp) {
         self.handle_timeout(templates, now);
         for batch in self.batcher.close(wanted, now) {
-            self.leave(batch, templates);
+            self.leave(batch, Weight::Usual, templates);
         }
     }
 
@@ -243,48 +258,87 @@ impl Pipeline {
         Err(Reason::Duplicate { of })
     }
 
-    /// Adds the event to a batch; critical events are not batched.
-    fn batch(
+    /// The event as this subscriber sees it.
+    fn seen(&mut self, event: &Arc<Event>, now: Timestamp) -> Arc<Event> {
+        if self.rule.severity_when.is_empty() {
+            return Arc::clone(event);
+        }
+        let (event, failure) = self.rule.as_seen(event);
+        self.judge(FailedPart::SeverityWhen, failure.map(|failure| failure.message), now);
+        event
+    }
+
+    /// Counts an event in its dedupe window and its threshold, and returns the level that it
+    /// reached. An event that reaches one goes on even if it is a repeat: no row counts it.
+    fn count(
         &mut self,
         seq: Seq,
         event: &Arc<Event>,
-        scope: Scope,
+        scope: &Scope,
         weight: Weight,
         now: Timestamp,
-    ) -> Option<Batch> {
-        let row = Row { seq, event: Arc::clone(event), repeats: 1 };
-        if is_alone(&self.rule, weight) {
-            return Some(Batch::alone(scope, row, now));
+    ) -> Result<Option<Reached>, Reason> {
+        let Some(rule) = &self.rule.threshold else {
+            return self.dedupe(seq, event, scope, weight, now).map(|()| None);
+        };
+        let key = self.key.state(&rule.by, self.rule.wake.trust_in(event), event);
+        let (reached, counted) = self.thresholds.add(rule, key, event, now);
+        let failure = counted.err().map(|_| "`sum` names no number in this event, which counts 0".to_owned());
+        self.judge(FailedPart::Threshold, failure, now);
+        if reached.is_some() {
+            return Ok(reached);
         }
-        let rule = &self.rule.batching;
-        let group = self.key.start().fields(&rule.group_by, event).finish();
-        let closed = self.batcher.push(rule, &scope, group, row, now);
-        let newest = closed.as_ref().and_then(|batch| batch.rows.last());
-        if newest.is_none_or(|row| row.seq != seq) {
+        self.dedupe(seq, event, scope, weight, now)?;
+        if weight == Weight::Escalated { Ok(None) } else { Err(Reason::BelowThreshold) }
+    }
+
+    /// Reports the failure of a part, or notes that it succeeded.
+    fn judge(&mut self, part: FailedPart, failure: Option<String>, now: Timestamp) {
+        match failure {
+            None => self.failures.succeeded(&part),
+            Some(message) => self.report(Failure { part, line: None, message }, now),
+        }
+    }
+
+    /// Adds the row to a batch, and returns the batches that this closes; critical events are not
+    /// batched.
+    fn batch(&mut self, row: Row, scope: Scope, weight: Weight, now: Timestamp) -> Vec<Batch> {
+        if is_alone(&self.rule, weight) {
+            return vec![Batch::alone(scope, row, now)];
+        }
+        let group = self.key.start().fields(&self.rule.batching.group_by, &row.event).finish().to_vec();
+        let (opens, closes) = (self.test_batch(true, &row, now), self.test_batch(false, &row, now));
+        let mut closed = Vec::new();
+        if opens {
+            closed.extend(self.batcher.close_group(&scope, &group, now));
+        }
+        let seq = row.seq;
+        closed.extend(self.batcher.push(&self.rule.batching, &scope, &group, row, now));
+        if closes {
+            closed.extend(self.batcher.close_group(&scope, &group, now));
+        }
+        if !closed.iter().any(|batch| batch.rows.last().is_some_and(|row| row.seq == seq)) {
             self.outputs.push_back(PipelineOutput::Batched { seq });
         }
         closed
     }
 
-    /// Runs the stages after batching on a batch that was open.
-    fn leave(&mut self, batch: Batch, templates: &Templates) {
-        if let Some(batch) = self.limit(batch, Weight::Usual) {
-            let (batch, states) = self.supersede(batch);
-            self.render(batch, states, Weight::Usual, templates);
-        }
+    /// Whether `open_when` or `close_when` is true for a row.
+    fn test_batch(&mut self, is_open: bool, row: &Row, now: Timestamp) -> bool {
+        let condition = if is_open { &self.rule.open_when } else { &self.rule.close_when };
+        let Some(condition) = condition else { return false };
+        let tested = condition.test(&row.event);
+        let failure = tested.as_ref().err().map(|failure| failure.message.clone());
+        self.judge(FailedPart::BatchCondition, failure, now);
+        tested.unwrap_or(false)
     }
 
-    fn limit(&mut self, batch: Batch, weight: Weight) -> Option<Batch> {
-        let Some(rate) = self.rule.rate.filter(|_| weight != Weight::Escalated) else { return Some(batch) };
-        let Err(retry_at) = self.limiter.try_take(rate, &batch.scope, batch.closed_at) else {
-            return Some(batch);
-        };
-        let suppressed = DeferredCounts { repeats: 0, suppressed: batch.event_count() };
-        self.deferred.add(&batch.scope, suppressed, batch.closed_at);
-        for row in batch.rows {
-            self.end(row.seq, Reason::RateLimited { retry_at });
+    /// Runs the stages after batching on a batch that was open.
+    fn leave(&mut self, batch: Batch, weight: Weight, templates: &Templates) {
+        if let Some(batch) = self.limit(batch, weight) {
+            let (batch, states) = self.supersede(batch);
+            self.render(batch, states, weight, templates);
         }
-        None
     }
 
     /// Ends the rows superseded in their own batch; returns the states of the others.
@@ -428,10 +482,13 @@ fn notification_id(rule: &Subscriber, events: &[Seq], first_id: &str) -> Notific
 
 /// The memory of a subscriber.
 #[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Memory<'a> {
     dedupe: Held<'a, Dedupe>,
     batcher: Held<'a, Batcher>,
+    thresholds: Held<'a, Thresholds>,
     limiter: Held<'a, Buckets<Scope>>,
+    limiter_by: Held<'a, Buckets<StateKey>>,
     deferred: Held<'a, DeferredByScope>,
     failures: Held<'a, Failures>,
     newest: Held<'a, Newest>,
@@ -447,12 +504,26 @@ impl Memory<'_> {
 impl Pipeline {
     /// Its memory. Its outputs must have been drained.
     pub fn memory(&self) -> Memory<'_> {
-        let Self { rule: _, key: _, dedupe, batcher, limiter, deferred, failures, newest, outputs } = self;
+        let Self {
+            rule: _,
+            key: _,
+            dedupe,
+            batcher,
+            thresholds,
+            limiter,
+            limiter_by,
+            deferred,
+            failures,
+            newest,
+            outputs,
+        } = self;
         debug_assert!(outputs.is_empty(), "outputs are drained before a snapshot");
         Memory {
             dedupe: Held::Borrowed(dedupe),
             batcher: Held::Borrowed(batcher),
+            thresholds: Held::Borrowed(thresholds),
             limiter: Held::Borrowed(limiter),
+            limiter_by: Held::Borrowed(limiter_by),
             deferred: Held::Borrowed(deferred),
             failures: Held::Borrowed(failures),
             newest: Held::Borrowed(newest),
@@ -466,7 +537,9 @@ impl Pipeline {
             key: KeyWriter::default(),
             dedupe: memory.dedupe.into_owned(),
             batcher: memory.batcher.into_owned(),
+            thresholds: memory.thresholds.into_owned(),
             limiter: memory.limiter.into_owned(),
+            limiter_by: memory.limiter_by.into_owned(),
             deferred: memory.deferred.into_owned(),
             failures: memory.failures.into_owned(),
             newest: memory.newest.into_owned(),

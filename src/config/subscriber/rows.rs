@@ -7,7 +7,10 @@ use engine::{
     notification::{
         Activation, ActiveFor, Audience, InjectionPoint, Interrupt, Priority, SubscriberId, Tokens,
     },
-    pipeline::condition::{CONDITION_BYTES_MAX, Condition},
+    pipeline::{
+        condition::{CONDITION_BYTES_MAX, Condition},
+        rule::SeverityRule,
+    },
     settings::{Key, Keys, Table, keys, settings},
 };
 use strum::VariantArray as _;
@@ -17,7 +20,7 @@ use crate::config::{
     layout, limits,
     raw::{Parsed, Section, Value},
     report::{sentence, shown},
-    values,
+    threshold, values,
 };
 
 /// The points that a subscriber can choose.
@@ -31,6 +34,8 @@ const POINTS: [InjectionPoint; 4] = [
 const ID_BYTES_MAX: usize = 64;
 /// The word for no escalation.
 const NEVER: &str = "never";
+/// Most entries of `severity_when`.
+const SEVERITIES_MAX: usize = 8;
 /// Default number of tokens of a notification.
 pub(crate) const MAX_TOKENS: Tokens = Tokens(200);
 
@@ -61,6 +66,9 @@ settings! {
         types: Vec<Pattern>, types();
         /// Names of sources, compared whole.
         sources: Vec<String>, lines(), else "all";
+        /// The severity that an event has for this subscriber: of the first entry whose `where` is
+        /// true, else its own. An untrusted event is never critical by it.
+        severity_when: Vec<SeverityRule> = Vec::new(), severities_when(SEVERITIES_MAX, severity_keys());
         /// The lowest severity that passes; `warn` is `warning`.
         severity_filter: Severity = Severity::Debug, severity();
         /// An expression that must be true, see [where](#where).
@@ -100,6 +108,7 @@ readers! {
     patterns() -> Vec<Pattern> = |value| values::list(value, values::parsed);
     fields() -> Vec<FieldPath> = values::field_paths;
     condition() -> Condition = read_condition;
+    field() -> FieldPath = read_field;
     severity() -> Severity = values::severity;
     severity_or_never() -> Option<Severity> = read_escalation;
     among(points: &[InjectionPoint]) -> InjectionPoint = |value| read_point(value, points);
@@ -112,6 +121,20 @@ impl Section<'_> {
 
     fn types(&mut self, key: &'static str) -> Option<Vec<Pattern>> {
         self.require(key, values::patterns)
+    }
+
+    pub(in crate::config) fn levels(&mut self, key: &'static str, max: usize) -> Option<Vec<f64>> {
+        self.require(key, |value| read_levels(value, max))
+    }
+
+    fn severities_when(&mut self, key: &'static str, max: usize, _: Vec<Key>) -> Option<Vec<SeverityRule>> {
+        self.read(key, |value| {
+            let rules = values::list(value, read_severity_rule)?;
+            if rules.len() > max {
+                return Err(vec![value.error(format!("`{key}` has at most {max} entries"))]);
+            }
+            Ok(rules)
+        })
     }
 }
 
@@ -130,6 +153,7 @@ pub fn tables() -> Vec<FileTable> {
         FileTable::new("subscriber", About::table()),
         FileTable::new("events", Events::table()),
         FileTable::new("batching", limits::Keys::table()),
+        FileTable::new("threshold", threshold::Keys::table()),
         FileTable::new("limits", with(limits::Written::table(), vec![limits::unsupported_limits()])),
         FileTable::new(
             "output",
@@ -157,18 +181,70 @@ pub(super) fn read_id(value: &Value<'_>) -> Parsed<SubscriberId> {
     Ok(SubscriberId::new(text))
 }
 
+/// The keys of an entry of `severity_when`.
+fn severity_keys() -> Vec<Key> {
+    keys! {
+        /// The severity.
+        is: Severity, severity();
+        /// The condition.
+        condition "where": Condition, condition();
+    }
+}
+
+fn read_severity_rule(value: &Value<'_>) -> Parsed<SeverityRule> {
+    let mut section = value.section().ok_or_else(|| {
+        value.wrong_kind("a table such as { is = \"critical\", where = \"payload.percent >= 95\" }")
+    })?;
+    let is = section.require("is", values::severity);
+    let condition = section.require("where", read_condition);
+    let found = section.finish();
+    match (is, condition) {
+        (Some(is), Some(condition)) if found.is_empty() => Ok(SeverityRule { is, condition }),
+        _ => Err(found),
+    }
+}
+
+fn read_field(value: &Value<'_>) -> Parsed<FieldPath> {
+    let mut fields = values::field_paths(value)?;
+    match (fields.pop(), fields.is_empty()) {
+        (Some(field), true) => Ok(field),
+        _ => Err(vec![value.error(format!("`{}` names one field", value.name()))]),
+    }
+}
+
+/// Levels of a threshold: numbers above zero, ascending.
+fn read_levels(value: &Value<'_>, max: usize) -> Parsed<Vec<f64>> {
+    let levels = values::list(value, values::decimal)?;
+    let wrong = if levels.is_empty() {
+        Some("`at` names no level".to_owned())
+    } else if levels.len() > max {
+        Some(format!("`at` has at most {max} levels"))
+    } else if levels.iter().any(|level| *level <= 0.0) {
+        Some("a level is above 0".to_owned())
+    } else if !levels.is_sorted_by(|left, right| left < right) {
+        Some("each level must be larger than the one before".to_owned())
+    } else {
+        None
+    };
+    wrong.map_or(Ok(levels), |wrong| Err(vec![value.error(wrong)]))
+}
+
 fn read_condition(value: &Value<'_>) -> Parsed<Condition> {
     values::source(value, Condition::deferred, |source| compile_condition(value, source))
 }
 
 fn compile_condition(value: &Value<'_>, source: &str) -> Parsed<Condition> {
     if source.len() > CONDITION_BYTES_MAX {
-        let message =
-            format!("`where` has at most {CONDITION_BYTES_MAX} bytes, this one has {}", source.len());
+        let message = format!(
+            "`{}` has at most {CONDITION_BYTES_MAX} bytes, this one has {}",
+            value.name(),
+            source.len()
+        );
         return Err(vec![value.error(message)]);
     }
     Condition::compile(source).map_err(|error| {
-        let mut wrong = value.error(format!("`where` is not an expression: {}", sentence(&error.message)));
+        let mut wrong =
+            value.error(format!("`{}` is not an expression: {}", value.name(), sentence(&error.message)));
         if let Some(range) = error.range {
             let is_unknown_field = error.message.starts_with("unknown field");
             wrong.nearest = source.get(range.clone()).filter(|_| is_unknown_field).and_then(field_meant);

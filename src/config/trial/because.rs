@@ -164,6 +164,7 @@ fn key_of(reason: &Reason) -> &'static str {
             _ => "events.where",
         },
         Reason::Duplicate { .. } => "batching.dedupe_key",
+        Reason::BelowThreshold => "threshold.at",
         Reason::RateLimited { .. } => "limits.rate",
         Reason::Expired => "limits.ttl",
         Reason::Superseded => "limits.supersede_key",

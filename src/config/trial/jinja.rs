@@ -12,6 +12,7 @@ use engine::{
         render::{Code, EVENT_VARIABLES, Layout, OPTIONAL, Templates},
         row::Row,
         rule::Subscriber,
+        threshold::ThresholdRule,
     },
 };
 use serde_json::{Value, json};
@@ -150,7 +151,7 @@ fn line_key(name: &str) -> String {
 fn one_as_template(one: &str) -> Result<String, String> {
     let Code { names, printed: ranges } = Code::of(one).map_err(|error| error.message)?;
     let mut text = String::new();
-    for name in EVENT_VARIABLES.iter().filter(|name| !["subscriber", "now"].contains(*name)) {
+    for name in EVENT_VARIABLES.iter().filter(|name| !["subscriber", "now", "threshold"].contains(*name)) {
         if names.contains(name) {
             let _ = writeln!(text, "{{% set {name} = events[0].{name} %}}");
         }
@@ -216,6 +217,7 @@ fn first_difference(
         seq: Seq(seq),
         event: Arc::clone(event),
         repeats: if seq % 7 == 0 { 3 } else { 1 },
+        threshold: rule.threshold.as_ref().map(ThresholdRule::example),
     };
     let rows: Vec<Row> = (1..).zip(&varied).map(row).collect();
     let alone = rows.chunks(1);

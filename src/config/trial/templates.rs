@@ -13,6 +13,7 @@ use engine::{
         render::{Layout, RenderFailure, RenderInput, Rendered},
         row::Row,
         rule::Subscriber,
+        threshold::ThresholdRule,
     },
     sorted::{SortedMap, SortedSet},
 };
@@ -51,7 +52,7 @@ pub(super) fn findings(
             continue;
         }
         let examples = examples(rule, compiled, catalogue);
-        let batches = batches(&examples);
+        let batches = batches(rule, &examples);
         for text in texts {
             names.extend(absent_columns(text, rule, compiled, &examples));
             names.extend(absent_fields(text, rule, &examples, catalogue));
@@ -243,7 +244,7 @@ fn absent_columns(
     if matches!(text, Text::Sentence(..) | Text::Chosen(..)) {
         return Vec::new();
     }
-    let rows = rows_of(examples.iter().cycle().take(examples.len().max(ROWS)));
+    let rows = rows_of(rule, examples.iter().cycle().take(examples.len().max(ROWS)));
     let rendered = render(rule, compiled, &rows);
     let absent = rendered.absent.iter().filter(|_| rendered.failure.is_none());
     absent
@@ -278,7 +279,7 @@ fn absent_fields(
         let message = format!("no example of the types of `{}` has a field `{name}` in its payload", rule.id);
         let at = place.first_name(&format!("payload.{name}")).unwrap_or_else(|| place.clone());
         Diagnostic::error(at, "", message)
-            .with_nearest(meant_column(name, &rows_of(examples)).map(|name| format!("payload.{name}")))
+            .with_nearest(meant_column(name, &rows_of(rule, examples)).map(|name| format!("payload.{name}")))
             .with_note("if it is intended, use it in an event of `[[tests]]`")
             .into_warning()
     };
@@ -380,10 +381,10 @@ pub(super) fn examples(
 }
 
 /// Each example alone, then three together, with a description for messages.
-fn batches(examples: &[Arc<Event>]) -> Vec<(Vec<Row>, String)> {
-    let one = |event: &Arc<Event>| (rows_of([event]), format!("one `{}`", event.event_type));
+fn batches(rule: &Subscriber, examples: &[Arc<Event>]) -> Vec<(Vec<Row>, String)> {
+    let one = |event: &Arc<Event>| (rows_of(rule, [event]), format!("one `{}`", event.event_type));
     let mut batches: Vec<_> = examples.iter().map(one).collect();
-    let several = rows_of(examples.iter().cycle().take(ROWS));
+    let several = rows_of(rule, examples.iter().cycle().take(ROWS));
     if let Some(first) = several.first() {
         let words = format!("three events, the first being `{}`", first.event.event_type);
         batches.push((several, words));
@@ -391,8 +392,13 @@ fn batches(examples: &[Arc<Event>]) -> Vec<(Vec<Row>, String)> {
     batches
 }
 
-fn rows_of<'e>(events: impl IntoIterator<Item = &'e Arc<Event>>) -> Vec<Row> {
-    let row = |(seq, event): (u64, &Arc<Event>)| Row { seq: Seq(seq), event: Arc::clone(event), repeats: 1 };
+fn rows_of<'e>(rule: &Subscriber, events: impl IntoIterator<Item = &'e Arc<Event>>) -> Vec<Row> {
+    let row = |(seq, event): (u64, &Arc<Event>)| Row {
+        seq: Seq(seq),
+        event: Arc::clone(event),
+        repeats: 1,
+        threshold: rule.threshold.as_ref().map(ThresholdRule::example),
+    };
     (1..).zip(events).map(row).collect()
 }
 

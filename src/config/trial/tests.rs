@@ -91,6 +91,12 @@ impl<'c> Case<'c> {
         self.rule.id.as_str()
     }
 
+    /// This subscriber with another test.
+    #[must_use]
+    pub fn with(self, test: &'c SubscriberTest) -> Self {
+        Self { test, ..self }
+    }
+
     /// Plays the test, and compares what happened with what it expects.
     ///
     /// Errors: everything that differs, with an explanation; or what the test names and does not

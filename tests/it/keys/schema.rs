@@ -1,7 +1,17 @@
 //! The JSON schemas of `aside.toml` and of a subscriber's file, for editors.
 
-use aside::config::keys::FileTable;
-use engine::settings::{Key, Shape};
+use aside::config::{
+    case::{DirectiveWord, SessionChange},
+    keys::FileTable,
+};
+use engine::{
+    event::Severity,
+    exchange::Format,
+    ledger::Reason,
+    notification::{Activation, InjectionPoint, Interrupt, Priority},
+    settings::{Key, Shape},
+    words::Words,
+};
 use serde_json::{Map, Value, json};
 
 use super::text::{joined, limits, plain};
@@ -109,6 +119,7 @@ fn value(shape: &Shape) -> Value {
         Shape::Number(limits) | Shape::Bytes(limits) => {
             json!({ "type": "integer", "minimum": limits.start(), "maximum": limits.end() })
         }
+        Shape::Decimal => json!({ "type": "number" }),
         Shape::Duration(_) => json!({ "type": "string", "pattern": "[0-9] *[A-Za-z]" }),
         Shape::Words(words) => json!({ "enum": words }),
         Shape::Text(_) => json!({ "type": "string" }),
@@ -132,32 +143,103 @@ fn value(shape: &Shape) -> Value {
     }
 }
 
-/// `[[tests]]`, which `config::case` reads.
-fn tests() -> Value {
-    let text = || json!({ "type": "string" });
+fn text() -> Value {
+    json!({ "type": "string" })
+}
+
+fn count() -> Value {
+    json!({ "type": "integer", "minimum": 0 })
+}
+
+fn words<T: Words>() -> Value {
+    json!({ "enum": T::words().collect::<Vec<_>>() })
+}
+
+fn severity() -> Value {
+    json!({ "enum": Severity::words().chain(["warn"]).collect::<Vec<_>>() })
+}
+
+fn object(required: &[&str], properties: &Value) -> Value {
+    let mut object = json!({ "type": "object", "additionalProperties": false, "properties": properties });
+    if !required.is_empty() {
+        object["required"] = json!(required);
+    }
+    object
+}
+
+/// The steps of a test.
+fn steps() -> Value {
+    let flag = json!({ "type": "boolean" });
+    let attributes = object(
+        &[],
+        &json!({
+            "severity": severity(), "source": text(), "trusted": flag, "dedupe_key": text(), "session": text(),
+            "workspace": text(), "everywhere": flag,
+        }),
+    );
+    let event = json!({
+        "type": "array",
+        "minItems": 3,
+        "items": [text(), text(), { "type": "object" }, attributes],
+        "additionalItems": false,
+    });
+    let budget = json!({ "max_notifications": count(), "max_tokens": count(), "max_chars": count() });
+    let exchange = object(
+        &["at", "exchange"],
+        &json!({
+            "at": text(), "exchange": words::<InjectionPoint>(), "session": text(),
+            "workspace": text(), "tool": text(), "turn": text(), "step": text(),
+            "format": words::<Format>(), "budget": object(&[], &budget),
+            "context": { "enum": ["unchanged", "compacted", "resumed", "cleared", "forked"] }, "from": text(),
+        }),
+    );
+    let state = object(
+        &["at", "state"],
+        &json!({
+            "at": text(), "state": words::<SessionChange>(), "session": text(),
+            "workspace": text(), "parent": text(),
+        }),
+    );
+    let restart = object(&["at", "restart"], &json!({ "at": text(), "restart": { "const": true } }));
+    json!({ "anyOf": [event, exchange, state, restart] })
+}
+
+/// What a test expects.
+fn expectations() -> Value {
+    let texts = || json!({ "anyOf": [text(), { "type": "array", "items": text() }] });
     let notice = ["message", "level", "category", "link"].map(|name| (name.to_owned(), text()));
     let notice = json!({
         "type": "object",
         "additionalProperties": false,
         "properties": Map::from_iter(notice),
     });
-    let attributes = ["severity", "source", "dedupe_key"].map(|name| (name.to_owned(), text()));
-    let attributes = json!({
-        "type": "object",
-        "additionalProperties": false,
-        "properties": Map::from_iter(attributes),
-    });
-    let expectation = json!({
-        "type": "object",
-        "additionalProperties": false,
-        "required": ["at", "decoded"],
-        "properties": {
-            "at": { "type": "string", "description": "When the batch closes." },
+    let delivered = json!({ "type": "array", "items": { "anyOf": [text(), { "type": "object" }] } });
+    let outcome = object(
+        &["at"],
+        &json!({
+            "at": { "type": "string", "description": "When the batch closes, or the exchange is made." },
             "decoded": { "type": "object", "description": "The least that the content decodes to." },
+            "text": { "type": "string", "description": "The whole content." },
+            "contains": texts(), "lacks": texts(),
             "sentence": { "type": "string", "description": "The line for a person." },
+            "delivered": delivered,
+            "point": words::<InjectionPoint>(), "priority": words::<Priority>(),
+            "severity": severity(), "activation": words::<Activation>(),
+            "interrupt": words::<Interrupt>(), "format": words::<Format>(),
+            "max_tokens": count(), "directive": words::<DirectiveWord>(),
             "notices": { "type": "array", "items": { "anyOf": [text(), notice] } },
-        },
-    });
+        }),
+    );
+    let reasons: Vec<_> = Reason::texts().map(|text| text.word).collect();
+    let ended = object(
+        &["ended"],
+        &json!({ "ended": { "enum": reasons }, "count": count(), "by": text(), "at": text() }),
+    );
+    json!({ "anyOf": [outcome, ended] })
+}
+
+/// `[[tests]]`, which `config::case` reads.
+fn tests() -> Value {
     json!({
         "type": "array",
         "description": "The behaviour of the subscriber on a timeline that begins at zero.",
@@ -167,20 +249,21 @@ fn tests() -> Value {
             "required": ["name", "at", "expect"],
             "properties": {
                 "name": { "type": "string", "description": "A name, unique in the file." },
+                "start": { "type": "string", "description": "When the timeline begins, with a zone." },
+                "with": {
+                    "type": "array",
+                    "description": "Ids of other subscribers in the engine.",
+                    "items": text(),
+                },
                 "at": {
                     "type": "array",
-                    "description": "Events in order: time, type, payload, and attributes.",
-                    "items": {
-                        "type": "array",
-                        "minItems": 3,
-                        "items": [text(), text(), { "type": "object" }, attributes],
-                        "additionalItems": false,
-                    },
+                    "description": "The steps in order; an array is an event: time, type, payload, attributes.",
+                    "items": steps(),
                 },
                 "expect": {
                     "type": "array",
-                    "description": "Every resulting notification, in order.",
-                    "items": expectation,
+                    "description": "What happens, in order.",
+                    "items": expectations(),
                 },
             },
         },

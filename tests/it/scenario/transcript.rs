@@ -353,7 +353,8 @@ fn reason_text(reason: &Reason) -> String {
         Reason::FilteredOut(by) => format!("{word} by={by:?}"),
         Reason::Duplicate { of } => format!("{word} of={of}"),
         Reason::RateLimited { retry_at } => format!("{word} retry_at={}", relative(*retry_at)),
-        Reason::Expired
+        Reason::BelowThreshold
+        | Reason::Expired
         | Reason::QueueOverflow
         | Reason::SessionGone
         | Reason::Uncertain

@@ -27,6 +27,8 @@ pub enum Reason {
         /// The repeated event.
         of: Seq,
     },
+    /// It was counted, and reached no level of the subscriber's threshold.
+    BelowThreshold,
     /// It exceeded the subscriber's rate and is counted in the next notification.
     RateLimited {
         /// When the rate allows the next one.
@@ -157,7 +159,8 @@ impl Reason {
             Self::FilteredOut(by) => Some(by.as_str().to_owned()),
             Self::Duplicate { of } => Some(of.to_string()),
             Self::RateLimited { retry_at } => Some(retry_at.to_string()),
-            Self::Expired
+            Self::BelowThreshold
+            | Self::Expired
             | Self::QueueOverflow
             | Self::SessionGone
             | Self::Uncertain
@@ -186,6 +189,11 @@ impl ReasonKind {
                 "duplicate",
                 "counted it as a repeat of {detail}",
                 "aside why {detail} shows the first of them",
+            ),
+            Self::BelowThreshold => event(
+                "below_threshold",
+                "counted it; it reached no level of the threshold",
+                "if it should pass, lower `at` in [threshold] of {subscriber}, then aside reload",
             ),
             Self::RateLimited => event(
                 "rate_limited",

@@ -167,6 +167,12 @@ impl Batcher {
         self.take(deadline, closed_at)
     }
 
+    /// Closes the open batch of a scope and a group.
+    pub(crate) fn close_group(&mut self, scope: &Scope, group: &[u8], now: Timestamp) -> Option<Batch> {
+        let deadline = self.open.get(scope)?.get(group)?.deadline(scope);
+        self.take(deadline, now)
+    }
+
     /// Closes the batches of the wanted scopes, in order of their deadlines.
     pub(crate) fn close(&mut self, wanted: &dyn Fn(&Scope) -> bool, now: Timestamp) -> Vec<Batch> {
         self.close_that(|scope, _| wanted(scope), now)
@@ -326,7 +332,7 @@ mod tests {
             workspace: None,
             cause: None,
         };
-        Row { seq: Seq(seq), event: Arc::new(event), repeats: 1 }
+        Row { seq: Seq(seq), event: Arc::new(event), repeats: 1, threshold: None }
     }
 
     fn at(ms: u64) -> Timestamp {

@@ -99,8 +99,12 @@ impl KeyWriter {
     /// Returns the key of the state or condition named by `fields` in `event`. Keys of trusted and
     /// untrusted events always differ.
     pub(crate) fn state(&mut self, fields: &[FieldPath], trust: Trust, event: &Event) -> StateKey {
-        let key = self.start().word(word_of(trust)).identity(fields, event).finish();
-        StateKey(first_64_bits(Sha256::new_with_prefix(key)))
+        self.start().word(word_of(trust)).identity(fields, event).digest()
+    }
+
+    /// The digest of the written key.
+    pub(crate) fn digest(&mut self) -> StateKey {
+        StateKey(first_64_bits(Sha256::new_with_prefix(self.finish())))
     }
 
     pub(crate) fn scope(&mut self, scope: &Scope) -> &mut Self {

@@ -14,7 +14,7 @@ use crate::{
     event::Severity,
     pipeline::{
         condition::Condition,
-        rule::{BatchMode, DedupeRule, Keep},
+        rule::{BatchMode, DedupeRule, Keep, RateRule},
     },
     rate::Rate,
 };
@@ -84,10 +84,10 @@ prop_compose! {
             window: Duration::from_millis(ms),
             keep,
         });
-        rule.rate = rate.map(|(count, per_ms)| Rate {
+        rule.rate = rate.map(|(count, per_ms)| RateRule::from(Rate {
             count: NonZeroU32::new(count).expect("not zero"),
             per: Duration::from_millis(per_ms),
-        });
+        }));
         if is_critical {
             rule.output.priority = Priority::Critical;
         }
@@ -331,8 +331,8 @@ impl Model {
         now: Timestamp,
         escalates: bool,
     ) {
-        if let Some(retry_at) = rule.rate.filter(|_| !escalates).and_then(|rate| self.take(rate, scope, now))
-        {
+        let limit = rule.rate.as_ref().map(|rule| rule.rate);
+        if let Some(retry_at) = limit.filter(|_| !escalates).and_then(|rate| self.take(rate, scope, now)) {
             self.deferred_mut(scope).suppressed += rows.iter().map(|row| row.1).sum::<u32>();
             for (seq, _, _) in rows {
                 self.end(*seq, Reason::RateLimited { retry_at });

@@ -75,6 +75,12 @@ pub struct Failure {
 pub enum FailedPart {
     /// The `where` of its file.
     Condition,
+    /// `severity_when` of its file.
+    SeverityWhen,
+    /// `close_when` or `open_when` of its file.
+    BatchCondition,
+    /// `sum` in the `[threshold]` of its file.
+    Threshold,
     /// The template of this name.
     Template(Arc<str>),
     /// `one` or `table` in the `[output]` of its file.
@@ -88,6 +94,9 @@ impl FailedPart {
     pub fn file(&self, id: &SubscriberId) -> String {
         match self {
             Self::Condition => format!("where of {id}"),
+            Self::SeverityWhen => format!("severity_when of {id}"),
+            Self::BatchCondition => format!("close_when or open_when of {id}"),
+            Self::Threshold => format!("threshold of {id}"),
             Self::Template(name) => format!("templates/{name}"),
             Self::Output => format!("output of {id}"),
             Self::Sentence => format!("sentence of {id}"),

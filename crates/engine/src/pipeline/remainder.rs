@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use crate::{
-    event::{Event, Pattern, PatternSegment},
+    event::{Event, Pattern, PatternSegment, Severity},
     notification::SubscriberId,
     pipeline::rule::Subscriber,
 };
@@ -34,6 +34,10 @@ pub fn narrower_keys(later: &Subscriber, earlier: &Subscriber) -> Vec<(&'static 
         || (!earlier.sources.is_empty() && earlier.sources.iter().all(|name| later.sources.contains(name)));
     if !has_all_sources {
         keys.push(("sources", "only events of these `sources` pass".to_owned()));
+    }
+    let is_lowered = later.severity_min > Severity::Debug && !later.severity_when.is_empty();
+    if is_lowered {
+        keys.push(("severity_when", "it can make events less severe than `severity_filter`".to_owned()));
     }
     if later.severity_min > earlier.severity_min {
         keys.push(("severity_filter", format!("`severity_filter` was {}", earlier.severity_min)));
@@ -65,12 +69,9 @@ pub fn covers(wide: &Pattern, narrow: &Pattern) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        event::Severity,
-        pipeline::{
-            condition::Condition,
-            tests::{event, rule},
-        },
+    use crate::pipeline::{
+        condition::Condition,
+        tests::{event, rule},
     };
 
     fn patterns(texts: &[&str]) -> Vec<Pattern> {

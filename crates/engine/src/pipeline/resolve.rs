@@ -13,7 +13,7 @@ use crate::{
         newest::{condition_of, name_of_condition, version_of},
         render::Templates,
         row::Row,
-        rule::Subscriber,
+        rule::{Subscriber, Weight},
     },
 };
 
@@ -76,7 +76,7 @@ impl Pipeline {
             self.outputs.push_back(PipelineOutput::Ended { seq: row.seq, reason: Reason::Withdrawn });
         }
         for batch in shared {
-            self.leave(batch, templates);
+            self.leave(batch, Weight::Usual, templates);
         }
     }
 }

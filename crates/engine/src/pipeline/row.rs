@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     event::{Event, Scope, Seq},
+    pipeline::threshold::Reached,
     snapshot,
     sorted::SortedMap,
 };
@@ -26,6 +27,10 @@ pub struct Row {
     pub event: Arc<Event>,
     /// The count within the dedupe window; 1 without repeats.
     pub repeats: u32,
+    /// The level that the event reached; `None` if its subscriber has no threshold, or the event is
+    /// critical and reached none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub threshold: Option<Reached>,
 }
 
 /// Most scopes with counts, about 150 bytes each. When it is reached, the least recently raised

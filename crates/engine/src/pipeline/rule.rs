@@ -15,8 +15,9 @@ use crate::{
     },
     pipeline::{
         activation::WakeSettings,
-        condition::Condition,
+        condition::{Condition, ConditionFailure},
         render::{Layout, Sentence},
+        threshold::ThresholdRule,
     },
     rate::Rate,
 };
@@ -38,6 +39,8 @@ pub struct Subscriber {
     pub types: Vec<Pattern>,
     /// The accepted sources; all if empty.
     pub sources: Vec<String>,
+    /// The severities that events have for this subscriber: of the first condition that is true.
+    pub severity_when: Vec<SeverityRule>,
     /// The lowest accepted severity.
     pub severity_min: Severity,
     /// `where`.
@@ -46,8 +49,14 @@ pub struct Subscriber {
     pub batching: Batching,
     /// The definition of a repeat; `None` if there are none.
     pub dedupe: Option<DedupeRule>,
-    /// The limit on notifications per time.
-    pub rate: Option<Rate>,
+    /// How many events let one go on; `None` if each does.
+    pub threshold: Option<ThresholdRule>,
+    /// The limit per time.
+    pub rate: Option<RateRule>,
+    /// An event for which it is true closes its batch.
+    pub close_when: Option<Condition>,
+    /// An event for which it is true closes the open batch and begins the next one.
+    pub open_when: Option<Condition>,
     /// How long a notification is useful.
     pub ttl: Option<Duration>,
     /// The fields that identify a state: a newer event about it replaces a pending older one. Empty
@@ -72,6 +81,25 @@ impl Subscriber {
         self.types.iter().any(|pattern| pattern.matches(&event.event_type)) && self.check_whole(event).is_ok()
     }
 
+    /// The event with the severity that it has for this subscriber, and the failure of a condition,
+    /// which counts as false. An untrusted event is never critical by a condition.
+    pub(crate) fn as_seen(&self, event: &Arc<Event>) -> (Arc<Event>, Option<ConditionFailure>) {
+        let mut failure = None;
+        for rule in &self.severity_when {
+            match rule.condition.test(event) {
+                Ok(false) => {}
+                Ok(true) => {
+                    let is_trusted = self.wake.trust_in(event).is_trusted();
+                    let severity = if is_trusted { rule.is } else { rule.is.min(Severity::Error) };
+                    let seen = Event { severity, ..(**event).clone() };
+                    return (Arc::new(seen), failure);
+                }
+                Err(failed) => failure = Some(failed),
+            }
+        }
+        (Arc::clone(event), failure)
+    }
+
     /// Checks `sources`.
     pub(crate) fn check_source(&self, event: &Event) -> Result<(), FilteredBy> {
         let is_listed = || self.sources.iter().any(|source| **source == *event.source);
@@ -89,6 +117,8 @@ impl Subscriber {
 
     /// Checks the whole filter: `sources`, `severity_filter` and `where`.
     pub(crate) fn check_whole(&self, event: &Arc<Event>) -> Result<(), FilteredBy> {
+        self.check_source(event)?;
+        let (event, _) = &self.as_seen(event);
         self.check_envelope(event)?;
         match self.condition.as_ref().map(|condition| condition.test(event)) {
             None | Some(Ok(true)) => Ok(()),
@@ -118,6 +148,46 @@ impl Weight {
         let escalates = rule.output.escalate_at.is_some_and(|least| event.severity >= least);
         if escalates { Self::Escalated } else { Self::Usual }
     }
+}
+
+/// A severity, and the condition on which an event has it.
+#[derive(Debug)]
+pub struct SeverityRule {
+    /// The severity.
+    pub is: Severity,
+    /// The condition.
+    pub condition: Condition,
+}
+
+/// A limit per time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RateRule {
+    /// How many.
+    pub rate: Rate,
+    /// The fields that have a limit for each of their values.
+    pub by: Vec<FieldPath>,
+    /// What is limited.
+    pub of: RateOf,
+}
+
+impl From<Rate> for RateRule {
+    /// A limit of notifications, one for all.
+    fn from(rate: Rate) -> Self {
+        Self { rate, by: Vec::new(), of: RateOf::Notifications }
+    }
+}
+
+impl_as_str!(RateOf);
+
+/// What a rate limits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
+pub enum RateOf {
+    /// Notifications.
+    #[default]
+    Notifications,
+    /// Events, before they join a batch.
+    Events,
 }
 
 /// Whether a subscriber runs. A core one cannot be disabled.

@@ -1,6 +1,4 @@
-//! Tests a subscriber with a few events, in simulated milliseconds.
-//!
-//! The renderer has its own tests; these check its input.
+//! Tests a subscriber with a few events, in simulated milliseconds; of the renderer only its input.
 
 use std::{num::NonZeroU32, time::Duration};
 
@@ -24,9 +22,7 @@ fn a_single_event_is_delivered_at_window_end() {
     assert_eq!(run.pipeline.poll_timeout(), Some(at(2_100)));
     run.advance(2_100);
     let outputs = run.outputs();
-    let [PipelineOutput::Notification(notification)] = outputs.as_slice() else {
-        panic!("one notification, not {outputs:?}");
-    };
+    let [PipelineOutput::Notification(notification)] = &outputs[..] else { panic!("{outputs:?}") };
     let expected = Notification {
         id: NotificationId::new("na4f26f71a068"),
         subscriber: SubscriberId::new("tool_failure"),
@@ -99,7 +95,7 @@ fn repeats_after_delivery_count_in_the_next_notification() {
 
 #[test]
 fn raw_bytes_cover_repeats_and_deferred_counts() {
-    let row = |seq, payload, repeats| Row { seq: Seq(seq), event: event(payload), repeats };
+    let row = |seq, payload, repeats| Row { seq: Seq(seq), event: event(payload), repeats, threshold: None };
     let rows = [row(1, r#""tool":"grep""#, 3), row(2, r#""tool":"a""#, 1)];
     assert_eq!(raw_bytes(&rows, DeferredCounts::default()), 3 * 15 + 12);
     assert_eq!(raw_bytes(&rows, DeferredCounts { repeats: 4, suppressed: 6 }), 3 * 15 + 12 + 10 * 13);
@@ -109,7 +105,8 @@ fn raw_bytes_cover_repeats_and_deferred_counts() {
 #[test]
 fn the_renderer_is_given_rows_and_both_counts() {
     let rule = rule();
-    let batch = Batch::alone(Scope::All, Row { seq: Seq(1), event: event(""), repeats: 4 }, at(7));
+    let batch =
+        Batch::alone(Scope::All, Row { seq: Seq(1), event: event(""), repeats: 4, threshold: None }, at(7));
     let input = render_input(&rule, &batch, DeferredCounts { repeats: 2, suppressed: 3 });
     let rows: Vec<_> = input.rows.iter().map(|row| (row.seq.0, row.repeats)).collect();
     assert_eq!((rows, input.repeats, input.suppressed), (vec![(1, 4)], 2, 3));
@@ -212,7 +209,7 @@ fn filtered_events_name_their_filter() {
 fn escalation_delivers_an_event_immediately_and_once() {
     let mut rule = rule();
     rule.output.escalate_at = Some(Severity::Error);
-    rule.rate = Some(Rate { count: NonZeroU32::MIN, per: Duration::from_secs(60) });
+    rule.rate = Some(Rate { count: NonZeroU32::MIN, per: Duration::from_secs(60) }.into());
     let mut run = Run::new(rule);
     run.event(1, 0, r#""tool":"grep""#);
     run.severe(2, 100, Severity::Error, r#""tool":"grep""#);
@@ -265,7 +262,7 @@ fn untrusted_events_are_batched_even_for_critical_subscribers() {
 #[test]
 fn rate_limited_events_count_in_the_next_notification() {
     let mut rule = rule();
-    rule.rate = Some(Rate { count: NonZeroU32::MIN, per: Duration::from_secs(10) });
+    rule.rate = Some(Rate { count: NonZeroU32::MIN, per: Duration::from_secs(10) }.into());
     let mut run = Run::new(rule);
     run.event(1, 0, r#""tool":"a""#);
     run.event(2, 3_000, r#""tool":"b""#);
@@ -526,6 +523,7 @@ pub(super) fn rule() -> Subscriber {
         activity: Activity::Enabled,
         types: vec!["tool.call.*".parse().expect("valid pattern")],
         sources: Vec::new(),
+        severity_when: Vec::new(),
         severity_min: Severity::Warning,
         condition: None,
         batching: Batching {
@@ -539,7 +537,10 @@ pub(super) fn rule() -> Subscriber {
             window: Duration::from_millis(5_000),
             keep: Keep::First,
         }),
+        threshold: None,
         rate: None,
+        close_when: None,
+        open_when: None,
         ttl: Some(Duration::from_secs(60)),
         supersede_key: Vec::new(),
         resolve: None,

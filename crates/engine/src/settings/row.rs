@@ -44,6 +44,8 @@ pub enum Shape {
     Flag,
     /// An integer.
     Number(RangeInclusive<u64>),
+    /// A number, which may have a fraction.
+    Decimal,
     /// A number of bytes.
     Bytes(RangeInclusive<u64>),
     /// A duration with its unit.
@@ -315,6 +317,26 @@ pub fn types<T>(_: Option<Vec<T>>) -> Key {
 /// Fields of events, joined by `:`.
 pub fn fields<T>(default: Option<Vec<T>>) -> Key {
     Key::new(Shape::Text("fields joined by `:`"), default.map(|_| quoted("")))
+}
+
+/// One field of events.
+pub fn field<T>(_: Option<T>) -> Key {
+    Key::described("a field")
+}
+
+/// Required numbers, of which each is larger than the one before.
+pub fn levels<T>(_: Option<Vec<T>>, max: usize) -> Key {
+    Key { is_required: true, ..Key::new(Shape::Decimal, None).list(None, 1..=max) }
+}
+
+/// A required duration.
+pub fn required_duration(default: Option<Duration>, range: RangeInclusive<Duration>) -> Key {
+    Key { is_required: true, ..duration(default, range) }
+}
+
+/// Severities with their conditions, of which the first that is true counts.
+pub fn severities_when<T>(default: Option<Vec<T>>, max: usize, keys: Vec<Key>) -> Key {
+    Key::new(Shape::Keys(keys), None).list(default.map(|_| Vec::new()), 0..=max)
 }
 
 /// A required text that is not empty.

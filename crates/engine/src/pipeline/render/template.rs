@@ -43,6 +43,7 @@ use crate::{
         self, Checked, Grammar, OwnText, Program, Trace,
         account::{self, ACCOUNT, Account},
     },
+    pipeline::threshold::Reached,
     sorted::SortedSet,
 };
 
@@ -272,6 +273,7 @@ impl Compiled {
             rows: OnceLock::new(),
             repeats: input.repeats,
             suppressed: input.suppressed,
+            threshold: input.rows.iter().rev().find_map(|row| row.threshold.clone()),
             subscriber: input.subscriber.clone(),
             subscriber_name: input.subscriber_name.into(),
             now: input.now,
@@ -321,6 +323,7 @@ struct Context {
     count: usize,
     repeats: u32,
     suppressed: u32,
+    threshold: Option<Reached>,
     subscriber: SubscriberId,
     subscriber_name: Box<str>,
     now: Timestamp,
@@ -341,6 +344,7 @@ impl Object for Context {
             "count" => self.count.into(),
             "repeats" => self.repeats.into(),
             "suppressed" => self.suppressed.into(),
+            "threshold" => threshold(self.threshold.as_ref()?),
             "subscriber" => context! {
                 id => self.subscriber.as_str(),
                 name => clean_field(&self.subscriber_name, FIELD_CHARS_MAX),
@@ -354,6 +358,16 @@ impl Object for Context {
     fn enumerate(self: &Arc<Self>) -> Enumerator {
         Enumerator::Str(&VARIABLES)
     }
+}
+
+/// The variable `threshold`: whole numbers without a fraction, others with six digits of it at most.
+fn threshold(Reached { total, level, by }: &Reached) -> Printed {
+    let number = |number: f64| {
+        let whole = number as i64;
+        let rounded = (number * 1e6).round() / 1e6;
+        if whole as f64 == number { Printed::from(whole) } else { Printed::from(rounded) }
+    };
+    context! { total => number(*total), level => number(*level), by => clean_field(by, FIELD_CHARS_MAX) }
 }
 
 /// The variables of the text of one event: the event's own fields, and those that do not depend on
@@ -371,7 +385,7 @@ impl Object for EventContext {
 
     fn get_value_by_str(self: &Arc<Self>, key: &str) -> Option<Printed> {
         match key {
-            "subscriber" | "now" | ACCOUNT => self.batch.get_value_by_str(key),
+            "subscriber" | "now" | "threshold" | ACCOUNT => self.batch.get_value_by_str(key),
             _ => self.event.get_value_by_str(key),
         }
     }

@@ -10,10 +10,10 @@ use crate::{
 };
 
 /// The variables of a template.
-pub(super) const VARIABLES: [&str; 7] =
-    ["events", "rows", "count", "repeats", "suppressed", "subscriber", "now"];
+pub(super) const VARIABLES: [&str; 8] =
+    ["events", "rows", "count", "repeats", "suppressed", "threshold", "subscriber", "now"];
 /// The variables of the text of one event.
-pub const EVENT_VARIABLES: [&str; 11] = [
+pub const EVENT_VARIABLES: [&str; 12] = [
     "type",
     "source",
     "severity",
@@ -23,6 +23,7 @@ pub const EVENT_VARIABLES: [&str; 11] = [
     "payload",
     "timestamp",
     REPEATS,
+    "threshold",
     "subscriber",
     "now",
 ];

@@ -1,0 +1,66 @@
+//! `[threshold]` of a subscriber's file: how many events, or how much of them, lets one go on.
+
+use std::{ops::RangeInclusive, time::Duration};
+
+use engine::{
+    event::FieldPath,
+    pipeline::threshold::{Measure, ThresholdRule},
+    settings::{Keys as _, settings},
+};
+
+use crate::config::{
+    raw::{Document, Section},
+    values,
+};
+
+/// The limits of `within`.
+const WITHIN: RangeInclusive<Duration> = Duration::from_secs(60)..=Duration::from_secs(30 * 24 * 3_600);
+/// Most levels.
+const LEVELS_MAX: usize = 10;
+
+settings! {
+    /// How many events, or how much of them, lets one event go on. One that reaches no level ends as
+    /// `below_threshold`, and counts; so do repeats. A level lets one event pass in the time of
+    /// `within`, and one that jumps over several levels passes once. A critical event of a trusted
+    /// source passes at once, and counts.
+    pub(super) struct Keys from Section<'_> {
+        /// There is a counter for each combination of the values of these fields.
+        by: Vec<FieldPath> = Vec::new(), fields();
+        /// `true`: the events are counted, which is the default without `sum`.
+        count: bool, flag(), else "`true` without `sum`";
+        /// The field whose numbers are added up instead.
+        sum: FieldPath, field(), else "none";
+        /// The levels, ascending.
+        at: Vec<f64>, levels(LEVELS_MAX);
+        /// How long an event counts, exact to one part in 60.
+        within: Duration, required_duration(WITHIN);
+    }
+}
+
+impl Section<'_> {
+    fn required_duration(&mut self, key: &'static str, range: RangeInclusive<Duration>) -> Option<Duration> {
+        self.require(key, |value| values::duration(value, range.clone()))
+    }
+}
+
+/// Reads `[threshold]`, if a file has it.
+pub(super) fn read<'s>(
+    section: &mut Section<'s>,
+    documents: impl IntoIterator<Item = &'s Document<'s>>,
+) -> Option<ThresholdRule> {
+    if !documents.into_iter().any(|document| document.value("threshold").is_some()) {
+        return None;
+    }
+    let Keys { by, count, sum, at, within } = Keys::read(section);
+    match (count, &sum) {
+        (Some(true), Some(_)) => {
+            section.object("sum", |value| value.error("`sum` and `count = true` exclude each other"));
+        }
+        (Some(false), None) => {
+            section.object("count", |value| value.error("without `sum` the events are counted"));
+        }
+        _ => {}
+    }
+    let measure = sum.map_or(Measure::Count, Measure::Sum);
+    Some(ThresholdRule { by, measure, at: at?, within: within? })
+}
