@@ -190,9 +190,12 @@ const WITHOUT_EFFECT: [&str; 6] = [
     "output.core",
 ];
 /// Keys without a meaning of their own, and the ones that they belong to.
-const PARTS: [(&str, &[&str]); 6] = [
+const PARTS: [(&str, &[&str]); 9] = [
     ("batching.dedupe_window_ms", &["batching.dedupe_key"]),
+    ("batching.dedupe_window", &["batching.dedupe_key"]),
     ("batching.dedupe_keep", &["batching.dedupe_key"]),
+    ("limits.rate_by", &["limits.rate"]),
+    ("limits.rate_of", &["limits.rate"]),
     ("batching.max_wait_ms", &["batching.mode"]),
     ("limits.equal", &["limits.resolved_by"]),
     ("limits.order_by", &["limits.supersede_key", "limits.resolved_by"]),

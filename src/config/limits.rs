@@ -6,7 +6,7 @@
 //! accepted, so that a file with all the defaults loads. Any other value is an error: an accepted
 //! key must have its effect.
 
-use std::{num::NonZeroU32, sync::Arc, time::Duration};
+use std::{num::NonZeroU32, ops::RangeInclusive, sync::Arc, time::Duration};
 
 use engine::{
     event::{FieldPath, Pattern, Scope, Severity},
@@ -139,6 +139,9 @@ const MAX_WAIT_MS_MAX: u64 = 60_000;
 /// How many windows a debounced batch stays open by default.
 const MAX_WAIT_WINDOWS: u32 = 10;
 
+/// The limits of `dedupe_window`.
+const DEDUPE_WINDOW: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(24 * 3_600);
+
 /// The words of `mode`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "snake_case")]
@@ -170,6 +173,8 @@ settings! {
         dedupe_key: Vec<FieldPath> = Vec::new(), fields();
         /// How long a repeat is recognised, in ms; 0 means never.
         dedupe_window_ms: u64 = 5_000, number(0..=60_000);
+        /// The same with its unit, for up to a day; one of the two.
+        dedupe_window: Duration, duration(DEDUPE_WINDOW), else "`dedupe_window_ms`";
         /// Which of equal events a row shows, see [dedupe](#from-event-to-notification).
         dedupe_keep: Keep = Keep::First, word();
     }
@@ -222,9 +227,21 @@ pub(crate) fn read_dedupe(
 ) -> Option<DedupeRule> {
     let key = std::mem::take(&mut keys.dedupe_key);
     let Keys { dedupe_window_ms, dedupe_keep: keep, .. } = *keys;
-    let (is_key_wrong, window) = (section.is_wrong("dedupe_key"), milliseconds(dedupe_window_ms));
-    if key.is_empty() && !is_key_wrong && !window.is_zero() && !section.is_wrong("dedupe_window_ms") {
-        section.warn("dedupe_window_ms", "`dedupe_window_ms` has no effect without a `dedupe_key`");
+    let is_key_wrong = section.is_wrong("dedupe_key");
+    let uses_ms = section.is_later("dedupe_window_ms", "dedupe_window");
+    let window = keys.dedupe_window.filter(|_| !uses_ms).unwrap_or_else(|| milliseconds(dedupe_window_ms));
+    // Of a file that inherits one of them and names the other one, its own counts.
+    if keys.dedupe_window.is_some() && !uses_ms && !section.is_later("dedupe_window", "dedupe_window_ms") {
+        section.object("dedupe_window_ms", |value| {
+            value.error("`dedupe_window` and `dedupe_window_ms` are one key in two forms; name one of them")
+        });
+    }
+    if key.is_empty() && !is_key_wrong {
+        for name in ["dedupe_window_ms", "dedupe_window"] {
+            if !window.is_zero() && !section.is_wrong(name) {
+                section.warn(name, &format!("`{name}` has no effect without a `dedupe_key`"));
+            }
+        }
     }
     let rule = (!key.is_empty() && !window.is_zero()).then_some(DedupeRule { key, window, keep });
     if keep == Keep::Newest

@@ -48,3 +48,47 @@ fn rules_hold_also_across_restarts() {
     }
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
+
+#[test]
+fn keys_of_rules_are_refused_with_a_reason() {
+    const BEGIN: &str = "[subscriber]\nid = \"x\"\n[events]\ntypes = [\"a.b\"]\n";
+    for (rest, part) in [
+        ("severity_when = [{ is = \"hihg\", where = \"payload.n\" }]\n", "`is` cannot be `hihg`"),
+        ("severity_when = [{ is = \"error\" }]\n", "`where` is missing"),
+        ("severity_when = [{ is = \"error\", where = \"paylod.n > 1\" }]\n", "did you mean `payload`?"),
+        ("[threshold]\nat = [3]\n", "`within` is missing"),
+        ("[threshold]\nwithin = \"1h\"\n", "`at` is missing"),
+        ("[threshold]\nat = []\nwithin = \"1h\"\n", "`at` names no level"),
+        ("[threshold]\nat = [5, 3]\nwithin = \"1h\"\n", "each level must be larger"),
+        ("[threshold]\nat = [0]\nwithin = \"1h\"\n", "a level is above 0"),
+        ("[threshold]\nat = [\"3\"]\nwithin = \"1h\"\n", "must be a number"),
+        ("[threshold]\nat = [nan]\nwithin = \"1h\"\n", "must be a number"),
+        ("[threshold]\nat = [3]\nwithin = \"10s\"\n", "`within` is 10s, but must be 1m to"),
+        ("[threshold]\nat = [3]\nwithin = \"1h\"\ncount = true\nsum = \"payload.n\"\n", "exclude each other"),
+        ("[threshold]\nat = [3]\nwithin = \"1h\"\ncount = false\n", "without `sum` the events are counted"),
+        ("[threshold]\nat = [3]\nwithin = \"1h\"\nsum = \"payload.n:payload.m\"\n", "`sum` names one field"),
+        ("[threshold]\nat = [3]\nwithn = \"1h\"\n", "did you mean `within`?"),
+        ("[limits]\nrate_by = \"payload.n\"\n", "`rate_by` has no effect without a `rate`"),
+        ("[limits]\nrate = \"1/min\"\nrate_of = \"event\"\n", "did you mean `events`?"),
+        ("[batching]\nwindow_ms = 0\nclose_when = \"payload.last\"\n", "no batch is open"),
+        ("[batching]\nopen_when = \"payload.\"\n", "`open_when` is not an expression"),
+        ("[batching]\ndedupe_window = \"4h\"\n", "`dedupe_window` has no effect without a `dedupe_key`"),
+        (
+            "[batching]\ndedupe_key = \"type\"\ndedupe_window = \"25h\"\n",
+            "`dedupe_window` is 25h, but must be 1s to 24h",
+        ),
+        (
+            "[batching]\ndedupe_key = \"type\"\ndedupe_window = \"4h\"\ndedupe_window_ms = 5\n",
+            "one key in two forms",
+        ),
+    ] {
+        let file = SourceFile {
+            layer: LayerKind::User,
+            name: "subscribers/x.toml".into(),
+            path: "x.toml".into(),
+            text: format!("{BEGIN}{rest}").into(),
+        };
+        let report = compile(&Sources::shipped().with([file], []), &[]).report.to_string();
+        assert!(report.contains(part), "{rest}: {report}");
+    }
+}
