@@ -71,7 +71,15 @@ const GROUPS: [Group; 5] = [
             ("subscribers", &["aside subscribers", "aside subscribers tool_failure"]),
             ("edit", &["aside edit tool_failure", "aside edit tool_failure --text"]),
             ("check", &["aside check", "aside check subscribers/deploys.toml"]),
-            ("test", &["aside test", "aside test deploys --run 'two failures'", "aside test --format junit"]),
+            (
+                "test",
+                &[
+                    "aside test",
+                    "aside test deploys --run 'two failures'",
+                    "aside test --update",
+                    "aside test --format junit",
+                ],
+            ),
             ("reload", &["aside reload"]),
             ("tail", &["aside tail", "aside tail 'tool.**'"]),
         ],

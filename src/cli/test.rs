@@ -1,5 +1,7 @@
 //! `aside test`: runs the `[[tests]]` of subscribers in simulated time, without a daemon.
 
+mod update;
+
 use std::{
     fmt::Write as _,
     path::{Path, PathBuf},
@@ -23,7 +25,7 @@ use crate::config::{
     compile::{Compiled, compile},
     layers::{LayerKind, Sources},
     report::Place,
-    trial::{Cases, Line, Wrong},
+    trial::{Case, Cases, Line, Wrong},
 };
 
 /// The width of the lines of a pipe.
@@ -48,6 +50,12 @@ pub(super) struct Args {
     /// Only tests for which this regular expression matches `SUBSCRIBER: NAME`
     #[arg(long, value_name = "REGEX")]
     run: Option<Regex>,
+    /// Write what happened into `decoded` and `text` of the failed tests, after asking
+    #[arg(long, conflicts_with = "format")]
+    update: bool,
+    /// Do not ask before writing
+    #[arg(long, requires = "update")]
+    yes: bool,
     /// The form of the output
     #[arg(long, value_enum, value_name = "FORM", default_value_t = Form::Text)]
     format: Form,
@@ -55,9 +63,14 @@ pub(super) struct Args {
 
 /// One test that ran.
 struct Ran<'t> {
-    subscriber: &'t str,
-    test: &'t SubscriberTest,
+    case: Case<'t>,
     outcome: Result<(), Wrong>,
+}
+
+impl<'t> Ran<'t> {
+    fn subscriber(&self) -> &'t str {
+        self.case.subscriber()
+    }
 }
 
 pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError> {
@@ -88,6 +101,11 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
         Form::Junit => to_junit(&ran),
     };
     context.print(&text)?;
+    let failing: Vec<Case<'_>> = ran.iter().filter(|ran| ran.outcome.is_err()).map(|ran| ran.case).collect();
+    let failed = match args.update && failed > 0 {
+        true => update::run(&failing, &sources, args.yes, context)?,
+        false => failed,
+    };
     match failed {
         0 => Ok(()),
         failed => Err(CliError::Tests { failed, all: ran.len() }),
@@ -131,7 +149,7 @@ impl Wanted<'_> {
 
 fn run_tests<'c>(cases: &'c Cases<'c>, wanted: &Wanted<'_>) -> Vec<Ran<'c>> {
     let cases = cases.iter().filter(|case| wanted.has(case.subscriber(), case.test));
-    cases.map(|case| Ran { subscriber: case.subscriber(), test: case.test, outcome: case.run() }).collect()
+    cases.map(|case| Ran { case, outcome: case.run() }).collect()
 }
 
 fn text(ran: &[Ran<'_>], took: Duration, sources: &Sources, terminal: &Terminal) -> String {
@@ -140,8 +158,8 @@ fn text(ran: &[Ran<'_>], took: Duration, sources: &Sources, terminal: &Terminal)
             .to_owned();
     }
     let mut text = String::new();
-    let by_subscriber: Vec<&[Ran<'_>]> = ran.chunk_by(|a, b| a.subscriber == b.subscriber).collect();
-    let longest = ran.iter().map(|ran| width(ran.subscriber)).max().unwrap_or_default();
+    let by_subscriber: Vec<&[Ran<'_>]> = ran.chunk_by(|a, b| a.subscriber() == b.subscriber()).collect();
+    let longest = ran.iter().map(|ran| width(ran.subscriber())).max().unwrap_or_default();
     for tests in &by_subscriber {
         let Some(first) = tests.first() else { continue };
         let failed = tests.iter().filter(|ran| ran.outcome.is_err()).count();
@@ -151,10 +169,11 @@ fn text(ran: &[Ran<'_>], took: Duration, sources: &Sources, terminal: &Terminal)
             failed => format!("{}, {failed} failed", counted(tests.len(), "test")),
         };
         let word = format!("{}{}", terminal.paint(tone, word), " ".repeat(6 - word.len()));
-        let _ = writeln!(text, "{word}{:<longest$}  {count}", first.subscriber);
+        let _ = writeln!(text, "{word}{:<longest$}  {count}", first.subscriber());
     }
-    for Ran { subscriber, test, outcome } in ran {
+    for Ran { case, outcome } in ran {
         let Err(wrong) = outcome else { continue };
+        let (subscriber, test) = (case.subscriber(), case.test);
         let place = wrong.invalid_place().unwrap_or(&test.place).clone();
         let head = Line { text: format!("{subscriber}: {}", test.name), place: Some(place) };
         let lines = std::iter::once(head).chain(wrong.lines());
@@ -162,7 +181,8 @@ fn text(ran: &[Ran<'_>], took: Duration, sources: &Sources, terminal: &Terminal)
         lines.for_each(|line| text.push_str(&shown(&line, sources, terminal)));
     }
     let failed = ran.iter().filter(|ran| ran.outcome.is_err()).count();
-    let simulated: u64 = ran.iter().map(|ran| ran.test.at.last().map_or(0, |step| step.at.as_secs())).sum();
+    let simulated: u64 =
+        ran.iter().map(|ran| ran.case.test.at.last().map_or(0, |step| step.at.as_secs())).sum();
     let _ = writeln!(
         text,
         "{}{}, {}: {} ok, {failed} failed; {} in {} ms",
@@ -201,7 +221,8 @@ fn shown_place(place: &Place, sources: &Sources) -> String {
 
 fn to_json(ran: &[Ran<'_>]) -> Value {
     let one = |ran: &Ran<'_>| {
-        let Ran { subscriber, test, outcome } = ran;
+        let Ran { case: Case { test, .. }, outcome } = ran;
+        let subscriber = ran.subscriber();
         let mut value = json!({
             "subscriber": subscriber,
             "name": test.name,
@@ -222,13 +243,13 @@ fn to_json(ran: &[Ran<'_>]) -> Value {
 /// The results in the form of JUnit, as CI services read it.
 fn to_junit(ran: &[Ran<'_>]) -> String {
     let mut text = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites name=\"aside\">\n");
-    for tests in ran.chunk_by(|a, b| a.subscriber == b.subscriber) {
+    for tests in ran.chunk_by(|a, b| a.subscriber() == b.subscriber()) {
         let Some(first) = tests.first() else { continue };
         let failed = tests.iter().filter(|ran| ran.outcome.is_err()).count();
-        let name = escape(first.subscriber);
+        let name = escape(first.subscriber());
         let _ =
             writeln!(text, "  <testsuite name=\"{name}\" tests=\"{}\" failures=\"{failed}\">", tests.len());
-        for Ran { test, outcome, .. } in tests {
+        for Ran { case: Case { test, .. }, outcome } in tests {
             let (case, file) = (escape(&test.name), escape(&*test.place.file));
             let line = test.place.line();
             let open =
@@ -319,6 +340,33 @@ mod tests {
         let file = folder.path().join("subscribers/deploys.toml").display().to_string();
         let shown = run_with(folder.path(), &["test", &file]).expect_err("one fails");
         assert!(shown.contains("FAIL  deploys"), "{shown}");
+    }
+
+    #[test]
+    fn update_writes_what_happened_and_keeps_the_rest() {
+        let wrong = SUBSCRIBER
+            .replace(
+                "text = \"deploy: web\" }]",
+                "text = \"deploy: x\", decoded = { deploy = \"x\" } }] # kept",
+            )
+            .replace("[[tests]]\nname = \"none\"", "[[tests]]\nname = \"counted\"")
+            .replace("expect = []", "expect = [{ at = \"1s\" }, { ended = \"expired\" }]");
+        let folder = layer(&wrong);
+        let file = folder.path().join("subscribers/deploys.toml");
+        let text = || std::fs::read_to_string(&file).expect("the file");
+        let refused = run_with(folder.path(), &["test", "--update"]).expect_err("nobody can be asked");
+        assert!(refused.contains("give --yes") && text() == wrong, "{refused}");
+        let shown = run_with(folder.path(), &["test", "--update", "--yes"]).expect_err("one is left");
+        for part in ["\n- \"deploy: x\"\n+ \"deploy: web\"\n", "wrote 2 values in 1 file", "1 of 2 failed"] {
+            assert!(shown.contains(part), "{part}: {shown}");
+        }
+        let new = "text = \"deploy: web\", decoded = { deploy = \"web\" } }] # kept";
+        assert_eq!(
+            text(),
+            wrong.replace("text = \"deploy: x\", decoded = { deploy = \"x\" } }] # kept", new)
+        );
+        let again = run_with(folder.path(), &["test", "--update", "--yes"]).expect_err("one is left");
+        assert!(again.contains("nothing to update"), "{again}");
     }
 
     #[test]

@@ -154,6 +154,11 @@ impl Place {
         Some(Self { span: start..start + name.len(), ..self.clone() })
     }
 
+    /// Its text.
+    pub fn literal(&self) -> &str {
+        self.text.get(self.span.clone()).expect("a place is inside its text")
+    }
+
     /// The line of its beginning, counted from 1.
     pub fn line(&self) -> usize {
         self.before().matches('\n').count() + 1

@@ -28,6 +28,7 @@ use crate::config::{
     report::Diagnostic,
 };
 
+pub use compare::Update;
 pub use failure::{Failure, Line, Unmet, Wrong};
 pub use tests::{Case, Cases};
 

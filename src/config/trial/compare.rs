@@ -17,8 +17,10 @@ use super::{
     failure::{Difference, Unmet, shortened, time},
     timeline::{Made, Played, Released},
 };
-use crate::config::case::{
-    Check, Claim, Delivered, DirectiveWord, Ended, Expectation, Outcome, SubscriberTest,
+use crate::config::{
+    case::{Check, Claim, Delivered, DirectiveWord, Ended, Expectation, Outcome, SubscriberTest},
+    effective::key_text,
+    report::Place,
 };
 
 /// Most places of one expectation that are named.
@@ -26,18 +28,54 @@ const DIFFERENCES_MAX: usize = 20;
 
 /// The expectations of `test` that are not met.
 pub(super) fn unmet(played: &Played, rule: &Subscriber, test: &SubscriberTest) -> Vec<Unmet> {
-    let made: Vec<&Made> = played.made_by(&rule.id).collect();
-    let subjects: Vec<Subject<'_>> = match test.has_exchanges() {
-        false => made.iter().map(|made| Subject::Notification(made)).collect(),
-        true => played.released.iter().map(|released| Subject::Release(released, played)).collect(),
-    };
-    let mut unmet = outcomes(&subjects, test);
+    let mut unmet = outcomes(&subjects(played, rule, test), test);
     for expectation in &test.expect {
         if let Expectation::Ended(ended) = expectation {
             unmet.extend(other_end(played, &rule.id, ended));
         }
     }
     unmet
+}
+
+/// What `expect` is about, in order.
+fn subjects<'p>(played: &'p Played, rule: &'p Subscriber, test: &SubscriberTest) -> Vec<Subject<'p>> {
+    match test.has_exchanges() {
+        false => played.made_by(&rule.id).map(Subject::Notification).collect(),
+        true => played.released.iter().map(|released| Subject::Release(released, played)).collect(),
+    }
+}
+
+/// The new values of `decoded` and `text` with which the test would pass; `None` if something else
+/// differs too.
+pub(super) fn updates(played: &Played, rule: &Subscriber, test: &SubscriberTest) -> Option<Vec<Update>> {
+    let only_outcomes: Option<Vec<&Outcome>> = test
+        .expect
+        .iter()
+        .map(|one| match one {
+            Expectation::Outcome(outcome) => Some(outcome),
+            Expectation::Ended(_) => None,
+        })
+        .collect();
+    let outcomes = only_outcomes.filter(|outcomes| !outcomes.is_empty())?;
+    let subjects = subjects(played, rule, test);
+    let is_same = subjects.len() == outcomes.len()
+        && subjects.iter().zip(&outcomes).all(|(subject, outcome)| subject.at() == outcome.at);
+    let mut updates = Vec::new();
+    for (subject, outcome) in subjects.iter().zip(outcomes).filter(|_| is_same) {
+        for check in outcome.checks.iter().filter(|check| !subject.differences(check).is_empty()) {
+            updates.push(subject.update(check)?);
+        }
+    }
+    (is_same && !updates.is_empty()).then_some(updates)
+}
+
+/// A new value in a file.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Update {
+    /// The place of the value.
+    pub place: Place,
+    /// The new value, as TOML.
+    pub value: String,
 }
 
 /// What an expectation is about.
@@ -193,6 +231,19 @@ impl Subject<'_> {
         }
     }
 
+    /// The value of a claim that is met; `None` for claims that are not updated.
+    fn update(&self, check: &Check) -> Option<Update> {
+        let place = check.place.clone();
+        match (&check.claim, self.notifications().as_slice()) {
+            (Claim::Text(_), _) => Some(Update { place, value: toml::Value::from(self.text()).to_string() }),
+            (Claim::Decoded(expected), [made]) => {
+                let content = toon::decode(made.notification.content.text()).ok()?;
+                Some(Update { place, value: literal(&updated(expected, &content))? })
+            }
+            _ => None,
+        }
+    }
+
     fn format(&self) -> Option<&'static str> {
         match self {
             Self::Notification(_) => None,
@@ -294,6 +345,52 @@ fn compare(found: &Value, expected: &Value, path: &str, check: &Check, places: &
         _ if found == expected => {}
         _ => differ(shortened(&expected.to_string()), shortened(&found.to_string())),
     }
+}
+
+/// The part of `found` that has what `expected` names: its keys, and all items of its lists, each
+/// with the keys that some item names.
+fn updated(expected: &Value, found: &Value) -> Value {
+    match (expected, found) {
+        (Value::Object(expected), Value::Object(found)) => {
+            let keys = expected.iter().filter_map(|(key, value)| Some((key, value, found.get(key)?)));
+            keys.map(|(key, value, found)| (key.clone(), updated(value, found))).collect()
+        }
+        (Value::Array(expected), Value::Array(found)) if expected.len() == found.len() => {
+            expected.iter().zip(found).map(|(expected, found)| updated(expected, found)).collect()
+        }
+        (Value::Array(expected), Value::Array(found)) => {
+            let named = |key: &String| expected.iter().any(|item| item.get(key).is_some());
+            let item = |item: &Value| match item.as_object() {
+                None => item.clone(),
+                Some(fields) => {
+                    let named = fields.iter().filter(|(key, _)| named(key));
+                    named.map(|(key, value)| (key.clone(), value.clone())).collect()
+                }
+            };
+            found.iter().map(item).collect()
+        }
+        _ => found.clone(),
+    }
+}
+
+/// A value as TOML on one line; `None` if it has a null, which TOML does not have.
+fn literal(value: &Value) -> Option<String> {
+    Some(match value {
+        Value::Object(fields) if fields.is_empty() => "{}".to_owned(),
+        Value::Object(fields) => {
+            let entries: Option<Vec<String>> = fields
+                .iter()
+                .map(|(key, value)| Some(format!("{} = {}", key_text(key), literal(value)?)))
+                .collect();
+            format!("{{ {} }}", entries?.join(", "))
+        }
+        Value::Array(items) => {
+            format!("[{}]", items.iter().map(literal).collect::<Option<Vec<_>>>()?.join(", "))
+        }
+        Value::String(text) => toml::Value::from(text.as_str()).to_string(),
+        Value::Bool(_) | Value::Number(_) => value.to_string(),
+        Value::Null => return None,
+    })
 }
 
 /// The lines of a text that differ from the expected ones.

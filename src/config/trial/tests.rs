@@ -15,9 +15,10 @@ use engine::{
 };
 
 use super::{
-    because, compare,
+    because,
+    compare::{self, Update},
     failure::{Failure, Line, Wrong},
-    timeline,
+    timeline::{self, Played},
 };
 use crate::config::{
     case::{Step, SubscriberTest},
@@ -106,15 +107,26 @@ impl<'c> Case<'c> {
         if !invalid.is_empty() {
             return Err(Wrong::Invalid(invalid));
         }
-        let Self { cases: Cases { compiled, severities }, rule, test, .. } = self;
-        let rules = only(&compiled.rules, &rule.id, test);
-        let played = timeline::play(Arc::new(rules), severities, rule, test);
+        let Self { cases: Cases { compiled, .. }, rule, test, .. } = self;
+        let played = self.play();
         let unmet = compare::unmet(&played, rule, test);
         if unmet.is_empty() {
             return Ok(());
         }
         let files = compiled.files.get(&rule.id).map(Vec::as_slice).unwrap_or_default();
         Err(Wrong::Failed(Failure { unmet, because: because::because(&played, rule, files) }))
+    }
+
+    /// The new values of `decoded` and `text` with which the failed test would pass; `None` if
+    /// something else differs, or the test counts ends or expects nothing, which is written by hand.
+    pub fn updates(&self) -> Option<Vec<Update>> {
+        compare::updates(&self.play(), self.rule, self.test)
+    }
+
+    fn play(&self) -> Played {
+        let Self { cases: Cases { compiled, severities }, rule, test, .. } = self;
+        let rules = only(&compiled.rules, &rule.id, test);
+        timeline::play(Arc::new(rules), severities, rule, test)
     }
 
     /// What the test names and does not exist: event types, and other subscribers.
