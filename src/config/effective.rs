@@ -16,10 +16,12 @@ use crate::config::{
 /// The sections of a subscriber's file whose keys are shown, in this order.
 const SECTIONS: [&str; 6] = ["subscriber", "events", "batching", "threshold", "limits", "output"];
 
-/// The keys that define the text: those of a later file on one side of this list replace those of
-/// an earlier one on the other.
+/// The keys that define the text: `template` of a later file replaces the others of an earlier one,
+/// and each of the others replaces `template`. The last two replace each other.
 const TEMPLATE: &str = "output.template";
-const DECLARED: [&str; 2] = ["output.one", "output.table"];
+const DECLARED: [&str; 3] = ["output.one", MANY, TABLE];
+const MANY: &str = "output.many";
+const TABLE: &str = "output.table";
 
 /// A key of a subscriber, as it is in force.
 #[derive(Debug, Clone)]
@@ -59,6 +61,8 @@ pub(super) fn keys_of<'s>(documents: impl IntoIterator<Item = &'s Document<'s>>)
         let has_declared = DECLARED.iter().any(|key| has(key));
         keys.retain(|before| match before.key.as_str() {
             TEMPLATE => !has_declared,
+            MANY if has(TABLE) => false,
+            TABLE if has(MANY) => false,
             key if DECLARED.contains(&key) => !has(TEMPLATE),
             _ => true,
         });
@@ -99,11 +103,13 @@ pub(super) fn key_text(name: &str) -> String {
     if is_bare_key(name) { name.to_owned() } else { toml::Value::from(name).to_string() }
 }
 
-/// `one` and `[output.table]`; at least one of them.
+/// `one`, `many` and `[output.table]`; at least one of them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeclaredText {
     /// The text of one event.
     pub one: Option<String>,
+    /// The text of several.
+    pub many: Option<String>,
     /// The table of several.
     pub table: Option<DeclaredTable>,
 }
@@ -125,9 +131,9 @@ impl DeclaredText {
     pub fn of(keys: &[KeyInForce]) -> Option<Self> {
         let key = |name: &str| keys.iter().find(|key| key.key == name);
         let one = key("output.one").and_then(text);
-        let table =
-            key("output.table").and_then(|key| value(&key.value)).and_then(|value| DeclaredTable::of(&value));
-        (one.is_some() || table.is_some()).then_some(Self { one, table })
+        let many = key(MANY).and_then(text);
+        let table = key(TABLE).and_then(|key| value(&key.value)).and_then(|value| DeclaredTable::of(&value));
+        (one.is_some() || many.is_some() || table.is_some()).then_some(Self { one, many, table })
     }
 }
 
@@ -347,7 +353,34 @@ mod tests {
         );
         let one = read("one = \"\"\"\na: 1\nb: \\\"2\\\"\n\"\"\"").and_then(|text| text.one);
         assert_eq!(one.as_deref(), Some("a: 1\nb: \"2\"\n"));
+        let many = read("many = \"a: {{ count }}\"").and_then(|text| text.many);
+        assert_eq!(many.as_deref(), Some("a: {{ count }}"));
         assert_eq!(read("template = \"generic\""), None);
+    }
+
+    #[test]
+    fn many_and_the_table_replace_each_other() {
+        let file = |layer, output: &str| SourceFile {
+            layer,
+            name: "subscribers/a.toml".into(),
+            path: format!("{layer}").into(),
+            text: format!("subscriber.id = \"a\"\nevents.types = [\"a.b\"]\n{output}").into(),
+        };
+        let (many, table) = ("output.many = 'a: {{ count }}'\n", "output.table.key = 'as'\n");
+        let one = "output.one = 'a: 1'\n";
+        for (earlier, later, kept) in [
+            (format!("{one}{table}"), many, ["output.one", "output.many"]),
+            (format!("{one}{many}"), table, ["output.one", "output.table"]),
+        ] {
+            let files = [
+                file(LayerKind::System, &earlier),
+                file(LayerKind::User, &format!("subscriber.inherit = true\n{later}")),
+            ];
+            let texts: Vec<_> = keys(&files).into_iter().filter(is_text).map(|key| key.key).collect();
+            assert_eq!(texts, kept, "{earlier}{later}");
+            let report = compile(&Sources::shipped().with(files, []), &[]).report;
+            assert_eq!(report.to_string(), "", "{earlier}{later}");
+        }
     }
 
     /// Everything of a subscriber with these keys.

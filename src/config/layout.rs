@@ -1,4 +1,4 @@
-//! `template`, `one`, `table` and `sentence` of `[output]`: the text of a subscriber's notifications.
+//! `template`, `one`, `many`, `table` and `sentence` of `[output]`: the text of a subscriber's notifications.
 
 use std::sync::Arc;
 
@@ -6,7 +6,8 @@ use engine::{
     nearest::nearest,
     notification::SubscriberId,
     pipeline::render::{
-        self, Column, Declared, EventText, Layout, Sentence, Table, TemplateError, Templates,
+        self, BatchText, Column, Declared, EventText, Layout, Sentence, Several, Table, TemplateError,
+        Templates,
     },
     settings::{Key, keys},
     sorted::{SortedMap, SortedSet},
@@ -51,6 +52,8 @@ impl KnownTemplates<'_> {
 pub struct DeclaredPlaces {
     /// The text of one event, and its place.
     pub one: Option<(Place, Arc<str>)>,
+    /// The text of several events, and its place.
+    pub many: Option<(Place, Arc<str>)>,
     /// The table.
     pub table: Option<Place>,
     /// The columns of the table that are named in the file.
@@ -65,7 +68,13 @@ impl DeclaredPlaces {
     /// The place of the declared text; `None` if the text is that of a template or of another
     /// subscriber.
     pub(crate) fn text(&self) -> Option<&Place> {
-        self.one.as_ref().map(|(place, _)| place).or(self.table.as_ref())
+        let texts = [&self.one, &self.many].into_iter().flatten().map(|(place, _)| place);
+        texts.chain(&self.table).next()
+    }
+
+    /// The template that writes a batch of `count` events, and its place; `None` for a table.
+    pub(crate) fn template_for(&self, count: usize) -> Option<&(Place, Arc<str>)> {
+        self.one.as_ref().filter(|_| count == 1).or(self.many.as_ref())
     }
 }
 
@@ -117,11 +126,16 @@ impl LayoutRule {
     }
 }
 
-/// The keys that declare a text, which a template replaces.
-const DECLARED: [&str; 2] = ["one", "table"];
+/// The keys that declare a text, which a template replaces; the last two replace each other.
+const DECLARED: [&str; 3] = ["one", "many", "table"];
 
-/// Removes the text that a later file replaces by one of the other kind.
+/// Removes the text that a later file replaces by one of another kind.
 fn settle(section: &mut Section<'_>) {
+    for [key, other] in [["many", "table"], ["table", "many"]] {
+        if let Some(layer) = section.value(key).map(|value| value.file().layer) {
+            section.remove_below(&[other], layer);
+        }
+    }
     let layer = |key| section.value(key).map(|value| value.file().layer);
     let (template, declared) = (layer("template"), DECLARED.into_iter().filter_map(layer).max());
     if let Some(template) = template {
@@ -141,21 +155,30 @@ pub(super) fn read(
     templates: &KnownTemplates<'_>,
 ) -> LayoutRule {
     settle(section);
-    let texts = ["template", "one", "table"].into_iter().filter_map(|key| section.value(key));
+    let texts = ["template"].into_iter().chain(DECLARED).filter_map(|key| section.value(key));
     let layer = texts.map(|value| value.file().layer).max().unwrap_or(whole.layer);
     let template = section.read("template", |value| read_template(value, templates));
     let one = section.read("one", read_one);
+    let many = section.read("many", read_many);
     let table = section.read("table", read_table);
     let words = section.read("sentence", read_sentence).map(Arc::new);
     let text = |value: &Value<'_>| Some((value.place(), value.get().as_str()?.into()));
     let places = DeclaredPlaces {
         one: section.value("one").and_then(text),
+        many: section.value("many").and_then(text),
         table: section.value("table").map(Value::place),
         columns: table.as_ref().map(|table| table.places.clone()).unwrap_or_default(),
         sentence: section.value("sentence").and_then(text),
         chosen: section.value("template").map(Value::place).filter(|place| place.file == file.path),
     };
-    let declared = ["one", "table"].into_iter().find(|key| section.value(key).is_some());
+    if section.value("many").is_some() {
+        section.object("table", |value| {
+            value
+                .error("`many` and `table` both define the text of several events")
+                .with_note("keep one of them: `many` can do everything that `table` does")
+        });
+    }
+    let declared = DECLARED.into_iter().find(|key| section.value(key).is_some());
     if let Some(declared) = declared {
         section.object("template", |value| {
             let message = format!("`template` and `{declared}` both define the text of a notification");
@@ -163,7 +186,8 @@ pub(super) fn read(
                 .error(message)
                 .with_note(format!("keep one of them: a template can do everything that `{declared}` does"))
         });
-        let layout = Layout::Declared(Arc::new(Declared::new(one, table.map(|table| table.table))));
+        let table = table.map(|table| Several::Table(table.table));
+        let layout = Layout::Declared(Arc::new(Declared::new(one, many.map(Several::Text).or(table))));
         return LayoutRule::new(id, OwnText { layout, layer }, words, places, templates);
     }
     let layout = template.unwrap_or_else(|| own_text(id, templates));
@@ -174,6 +198,13 @@ pub(super) fn read(
 fn read_one(value: &Value<'_>) -> Parsed<EventText> {
     values::source(value, EventText::deferred, |source| {
         EventText::compile(source).map_err(|error| vec![unusable(value, "one", source, &error)])
+    })
+}
+
+/// The text of several events.
+fn read_many(value: &Value<'_>) -> Parsed<BatchText> {
+    values::source(value, BatchText::deferred, |source| {
+        BatchText::compile(source).map_err(|error| vec![unusable(value, "many", source, &error)])
     })
 }
 
@@ -207,11 +238,14 @@ fn unusable(value: &Value<'_>, key: &str, source: &str, error: &TemplateError) -
 pub(super) fn keys() -> Vec<Key> {
     keys! {
         /// The text of a notification: `templates/x.toon.j2`, `x.toon.j2` or `x`; `"generic"` for the
-        /// generic table. It cannot be used together with `one` or `table`.
+        /// generic table. It cannot be used together with `one`, `many` or `table`.
         template: String, line(),
-            else "without `one` and `table` the one named like the id, else the generic table";
+            else "without `one`, `many` and `table` the one named like the id, else the generic table";
         /// The text of one event, see [what it says](#what-a-notification-says).
         one: String, line();
+        /// The text of several events, with the variables of a template; also of one event if there
+        /// is no `one`. It cannot be used together with `table`.
+        many: String, line();
         /// The table of several events, see [what it says](#what-a-notification-says).
         table: (), table(keys! {
             /// The key above the rows.
@@ -302,6 +336,10 @@ fn read_column(name: &str, value: &Value<'_>) -> Parsed<(Column, Place)> {
 /// A template by its path, its file name, or its file name without the ending.
 fn read_template(value: &Value<'_>, templates: &KnownTemplates<'_>) -> Parsed<Layout> {
     let found = values::words(value)?;
+    if found.contains('\n') || found.contains("{{") || found.contains("{%") {
+        let wrong = value.error("`template` is the name of a file, and this is a text");
+        return Err(vec![wrong.with_note("use `many` for a text of several events, `one` for that of one")]);
+    }
     if found == render::GENERIC {
         return Ok(Layout::generic());
     }
@@ -332,4 +370,39 @@ fn template_name(found: &str) -> String {
 fn own_text(id: Option<&SubscriberId>, templates: &KnownTemplates<'_>) -> Layout {
     let own = id.and_then(|id| templates.text(&template_name(id.as_str())));
     own.unwrap_or_else(Layout::generic)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::config::{
+        compile::compile,
+        layers::{LayerKind, SourceFile, Sources},
+    };
+
+    #[test]
+    fn a_text_is_defined_once() {
+        for (output, place, part) in [
+            ("many = 'a: {{ count }}'", "", ""),
+            ("one = 'a: 1'\nmany = 'a: {{ count }}'", "", ""),
+            ("many = 'a: 1'\ntable = { key = 'a' }", "5:9", "`many` and `table` both define"),
+            ("many = 'a: 1'\ntemplate = 'generic'", "5:12", "`template` and `many` both define"),
+            ("many = 'a: {{ cout }}'", "4:15", "`many` cannot be used: unknown variable `cout`"),
+            ("many = '''\na: 1\nb: {{ cout }}'''", "6:7", "did you mean `count`"),
+            ("template = '''\na: {{ count }}\n'''", "4:12", "use `many` for a text of several events"),
+            ("template = 'a: {{ count }}'", "4:12", "use `many`"),
+        ] {
+            let file = SourceFile {
+                layer: LayerKind::User,
+                name: "subscribers/a.toml".into(),
+                path: "a.toml".into(),
+                text: format!("subscriber.id = 'a'\nevents.types = ['a.b']\n[output]\n{output}\n").into(),
+            };
+            let report = compile(&Sources::shipped().with([file], []), &[]).report;
+            let places: Vec<_> = report.diagnostics().iter().map(|found| found.place.to_string()).collect();
+            let expected: Vec<_> =
+                (!place.is_empty()).then(|| format!("a.toml:{place}")).into_iter().collect();
+            assert_eq!(places, expected, "{output}: {report}");
+            assert!(report.to_string().contains(part), "{output}: {report}");
+        }
+    }
 }

@@ -167,6 +167,18 @@ mod examples {
                 "no row has a column `tol_name`",
                 None,
             ),
+            (
+                "[output]\none = 'a: 1'\nmany = '''\nb: 1\nb: {{ events[0].payload.tol_name }}\n'''\n",
+                "9:1",
+                "output fails with three events",
+                Some("events[0].payload.tool_name"),
+            ),
+            (
+                "[output]\nmany = '{{ rows|toon(key=\"r\", columns=[\"tool_name\", \"eror_type\"]) }}'\n",
+                "6:53",
+                "has a column `eror_type`",
+                Some("error_type"),
+            ),
             ("[output]\none = \"{{ payload.tool_name }} failed\"\n", "6:7", "text that has no key", None),
             (
                 "[output]\none = 'a: {{ payload.tool_name }} {{ payload.tool }}'\n",

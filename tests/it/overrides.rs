@@ -471,6 +471,8 @@ fn own_texts_are_written_as_jinja_or_refused() {
             Ok("\"a b\""),
         ),
         ("template = \"tool_failure\"", Ok("rows|toon(key=\"tool_fails\"")),
+        ("one = 'a: 1'\nmany = 'b: {{ count }}'", Ok("{% else %}\nb: {{ count }}\n{% endif %}")),
+        ("many = 'b: {{ count }}'", Ok("#}\nb: {{ count }}")),
         ("one = \"a: 1\"", Err("its text of several events is the generic table")),
         ("template = \"generic\"", Err("its text is the generic table")),
     ] {

@@ -358,11 +358,10 @@ impl Pipeline {
         let input = RenderInput { origins: origins.by_row(), ..render_input(&rule, &batch, deferred) };
         let rendered = layout.render(templates, &input);
         let sentences = self.say(&rule, &input, now);
+        let part = layout.part(batch.rows.len());
         match rendered.failure {
-            None => self.failures.succeeded(&layout.part()),
-            Some(RenderFailure { line, message }) => {
-                self.report(Failure { part: layout.part(), line, message }, now);
-            }
+            None => self.failures.succeeded(&part),
+            Some(RenderFailure { line, message }) => self.report(Failure { part, line, message }, now),
         }
         let (priority, inject_at) = match weight {
             Weight::Untrusted | Weight::Usual => {

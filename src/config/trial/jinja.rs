@@ -1,7 +1,7 @@
 //! The text of a subscriber as a template: what `aside edit ID --text` writes.
 //!
-//! A template is copied. The text of one event and the table of several become the branches of one
-//! template. The result is proven before it is returned: it renders each example of the subscriber,
+//! A template is copied, and so is `many` alone. The text of one event and that of several become the
+//! branches of one template. The result is proven before it is returned: it renders each example of the subscriber,
 //! and variants with absent, empty and odd fields, to the same text.
 
 use std::{fmt::Write as _, sync::Arc};
@@ -45,7 +45,7 @@ pub fn text_as_template(
         let file = sources.of_kind(FileKind::Template).filter(|file| template_name(file) == &**name).last();
         return file.map(|file| file.text.to_string()).ok_or_else(|| {
             "its text is the generic table, which has the fields of any event; write a template, or `one` and \
-             [output.table]"
+             `many`"
                 .to_owned()
         });
     }
@@ -82,24 +82,29 @@ fn declaration(compiled: &Compiled, rule: &Subscriber) -> Option<DeclaredText> {
 /// Errors: there is none.
 fn candidates(text: &DeclaredText, rule: &Subscriber) -> Result<Vec<String>, String> {
     let head = format!("{{# The text of `{}`. #}}\n", rule.id);
-    let branches = |one: &str, table: &DeclaredTable| {
-        format!("{head}{{% if count == 1 %}}\n{one}{{% else %}}\n{}{{% endif %}}\n", several(table))
+    let branches = |one: &str, several: &str| {
+        let end = if several.ends_with('\n') { "" } else { "\n" };
+        format!("{head}{{% if count == 1 %}}\n{one}{{% else %}}\n{several}{end}{{% endif %}}\n")
     };
-    match (&text.one, &text.table) {
-        (Some(one), Some(table)) => Ok(vec![branches(&one_as_template(one)?, table)]),
+    let several = text.many.clone().or_else(|| text.table.as_ref().map(table_as_template));
+    match (&text.one, &several) {
+        (Some(one), Some(several)) => Ok(vec![branches(&one_as_template(one)?, several)]),
         (Some(one), None) if !rule.batching.collects() => {
             Ok(vec![format!("{head}{}", one_as_template(one)?)])
         }
         (Some(_), None) => Err("its text of several events is the generic table, which no template writes; \
-                                add [output.table] first"
+                                add `many` or [output.table] first"
             .to_owned()),
-        (None, Some(table)) => Ok(vec![branches(&lines(table), table), format!("{head}{}", several(table))]),
+        (None, Some(several)) => {
+            let table = text.table.as_ref().map(|table| branches(&lines(table), several));
+            Ok(table.into_iter().chain([format!("{head}{several}")]).collect())
+        }
         (None, None) => Err("it has no text".to_owned()),
     }
 }
 
 /// The table of several events.
-fn several(table: &DeclaredTable) -> String {
+fn table_as_template(table: &DeclaredTable) -> String {
     let mut options = format!("key={}", json!(table.key));
     if let Some(columns) = &table.columns {
         let column = |(name, from): &(String, Vec<String>)| match from.as_slice() {

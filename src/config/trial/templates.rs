@@ -146,41 +146,46 @@ impl<'a> Text<'a> {
         }
     }
 
-    /// The place to correct for a failure: a line of a template, of the text of one event or of a
-    /// sentence, else the table.
-    fn place_of(self, line: Option<usize>) -> Place {
+    /// The place to correct for a failure with `count` events: a line of a template, of the text of
+    /// a batch of that size or of a sentence, else the table.
+    fn place_of(self, line: Option<usize>, count: usize) -> Place {
         match (self, line) {
             (Self::Template(file), line) => Place::line_of(&file.path, &file.text, line.unwrap_or(1)),
-            (Self::Declared(DeclaredPlaces { one: Some((place, text)), .. }, _), Some(line)) => {
-                place.line_within(text, line)
-            }
-            (Self::Declared(DeclaredPlaces { table: Some(table), .. }, _), _) => table.clone(),
+            (Self::Declared(places, _), line) => match (places.template_for(count), line) {
+                (Some((place, text)), Some(line)) => place.line_within(text, line),
+                (Some((place, _)), None) => places.table.as_ref().unwrap_or(place).clone(),
+                (None, _) => places.table.clone().unwrap_or_else(|| self.place()),
+            },
             (Self::Sentence(place, text), Some(line)) => place.line_within(text, line),
-            (Self::Declared(..) | Self::Sentence(..) | Self::Chosen(..), _) => self.place(),
+            (Self::Sentence(..) | Self::Chosen(..), _) => self.place(),
         }
     }
 
     fn place_of_column(self, column: &str) -> Place {
+        let quoted = |place: &Place| {
+            let quoted = ['"', '\''].map(|quote| format!("{quote}{column}{quote}"));
+            place.first_of(&quoted.each_ref().map(String::as_str))
+        };
         match self {
             Self::Template(file) => {
-                let quoted = ['"', '\''].map(|quote| format!("{quote}{column}{quote}"));
                 let whole = Place::new(&file.path, &file.text, 0..file.text.len());
-                whole
-                    .first_of(&quoted.each_ref().map(String::as_str))
-                    .unwrap_or_else(|| Place::file(&file.path))
+                quoted(&whole).unwrap_or_else(|| Place::file(&file.path))
+            }
+            Self::Declared(DeclaredPlaces { many: Some((place, _)), .. }, _) => {
+                quoted(place).unwrap_or_else(|| place.clone())
             }
             Self::Declared(places, _) => {
-                places.columns.get(column).cloned().unwrap_or_else(|| self.place_of(None))
+                places.columns.get(column).cloned().unwrap_or_else(|| self.place_of(None, ROWS))
             }
             Self::Sentence(place, _) | Self::Chosen(_, place) => place.clone(),
         }
     }
 
-    /// The text that is searched for hints about names.
-    fn source(&self) -> &str {
+    /// The text of `count` events that is searched for hints about names.
+    fn source(&self, count: usize) -> &str {
         match self {
             Self::Template(file) => &file.text,
-            Self::Declared(places, _) => places.one.as_ref().map_or("", |(_, text)| text),
+            Self::Declared(places, _) => places.template_for(count).map_or("", |(_, text)| text),
             Self::Sentence(_, text) => text,
             Self::Chosen(..) => "",
         }
@@ -302,8 +307,10 @@ fn failed(
 ) -> Diagnostic {
     let message = format!("{} fails with {words}: {}", text.name(), sentence(&failure.message));
     let note = format!("`{}` {}", rule.id, text.substitute());
-    let meant = meant(&failure.message, text.source(), rows);
-    Diagnostic::error(text.place_of(failure.line), "", message).with_nearest(meant).with_note(note)
+    let meant = meant(&failure.message, text.source(rows.len()), rows);
+    Diagnostic::error(text.place_of(failure.line, rows.len()), "", message)
+        .with_nearest(meant)
+        .with_note(note)
 }
 
 fn plain_text(text: Text<'_>, content: &str) -> Diagnostic {

@@ -85,6 +85,8 @@ pub enum FailedPart {
     Template(Arc<str>),
     /// `one` or `table` in the `[output]` of its file.
     Output,
+    /// `many` in the `[output]` of its file.
+    Many,
     /// `sentence` in the `[output]` of its file.
     Sentence,
 }
@@ -99,6 +101,7 @@ impl FailedPart {
             Self::Threshold => format!("threshold of {id}"),
             Self::Template(name) => format!("templates/{name}"),
             Self::Output => format!("output of {id}"),
+            Self::Many => format!("many of {id}"),
             Self::Sentence => format!("sentence of {id}"),
         }
     }

@@ -54,7 +54,7 @@ use crate::{
 };
 
 pub use self::{
-    declared::{Declared, EventText, Layout, Sentence},
+    declared::{BatchText, Declared, EventText, Layout, Sentence, Several},
     draft::{OUTPUT_BYTES_MAX, ROWS_MAX, RenderInput, TemplateError},
     table::{Column, Table},
     template::{Code, EVENT_VARIABLES, OPTIONAL},

@@ -1,9 +1,9 @@
-//! The output declared in a subscriber's file: lines for one event (`one`), a table for several, and
-//! the words for a person (`sentence`).
+//! The output declared in a subscriber's file: lines for one event (`one`), a template (`many`) or a
+//! table for several, and the words for a person (`sentence`).
 //!
 //! The table is known when the file is read, so no template runs. A batch of one event is rendered
-//! by `one`; without it, as one line per column of the table. Without a table, several events are a
-//! generic table, and so is one event for which `one` prints nothing.
+//! by `one`; without it by `many`, or as one line per column of the table. Without both, several
+//! events are a generic table, and so is one event for which `one` prints nothing.
 //!
 //! `sentence` is a template that sees one event, as `one` does, and prints plain text instead of
 //! TOON. A client shows its user one line, so only the first events of a batch are put into words.
@@ -17,7 +17,8 @@ use super::{
     CleanRows, GENERIC, OUTPUT_BYTES_MAX, ROWS_MAX, RenderFailure, RenderInput, Rendered, TemplateError,
     Templates, Texts,
     draft::{Attempt, Body, Draft, Printed},
-    finished, fit_draft, generic_in_place, generic_table, most, occurrences, shortened, smallest,
+    finished, fit_draft, fit_template, generic_in_place, generic_table, most, occurrences, shortened,
+    smallest,
     table::{Table, Written, rows::Rows},
     template::{Template, View},
 };
@@ -46,11 +47,11 @@ impl Layout {
         }
     }
 
-    /// The part at fault if a batch cannot be rendered with it.
-    pub fn part(&self) -> FailedPart {
+    /// The part at fault if a batch of `count` events cannot be rendered with it.
+    pub fn part(&self, count: usize) -> FailedPart {
         match self {
             Self::Template(name) => FailedPart::Template(Arc::clone(name)),
-            Self::Declared(_) => FailedPart::Output,
+            Self::Declared(declared) => declared.part(count),
         }
     }
 
@@ -65,17 +66,26 @@ impl Layout {
     }
 }
 
-/// The text of one event and the table of several; at least one of them.
+/// The texts of one event and of several; at least one of them.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Declared {
     one: Option<EventText>,
-    table: Option<Table>,
+    several: Option<Several>,
+}
+
+/// The text of several events.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Several {
+    /// A table, `[output.table]`.
+    Table(Table),
+    /// A template, `many`.
+    Text(BatchText),
 }
 
 impl Declared {
-    /// Creates it from `one` and `table` of a file.
-    pub fn new(one: Option<EventText>, table: Option<Table>) -> Self {
-        Self { one, table }
+    /// Creates it from the keys of a file.
+    pub fn new(one: Option<EventText>, several: Option<Several>) -> Self {
+        Self { one, several }
     }
 
     /// The text of one event.
@@ -83,13 +93,25 @@ impl Declared {
         self.one.as_ref()
     }
 
+    fn part(&self, count: usize) -> FailedPart {
+        match (&self.one, &self.several) {
+            (Some(_), _) if count == 1 => FailedPart::Output,
+            (_, Some(Several::Text(_))) => FailedPart::Many,
+            (_, Some(Several::Table(_)) | None) => FailedPart::Output,
+        }
+    }
+
     fn render(&self, input: &RenderInput<'_>) -> Rendered {
         let mut clean = CleanRows::new(input.rows);
-        let attempt = match (input.rows, &self.one, &self.table) {
+        let attempt = match (input.rows, &self.one, &self.several) {
             ([], ..) => return smallest(input),
-            ([_], Some(one), _) => one.fit(input, &mut clean),
-            ([_], None, Some(table)) => fit_lines(input, &mut clean, table),
-            (_, _, Some(table)) => fit_table(input, &mut clean, table),
+            ([_], Some(one), _) => fit_template(input, &mut clean, &one.0),
+            (_, _, Some(Several::Text(many))) => {
+                let rendered = fit_template(input, &mut clean, &many.0);
+                return rendered.unwrap_or_else(|failed| generic_in_place(input, &mut clean, failed));
+            }
+            ([_], None, Some(Several::Table(table))) => fit_lines(input, &mut clean, table),
+            (_, _, Some(Several::Table(table))) => fit_table(input, &mut clean, table),
             (_, _, None) => return generic_table(input, &mut clean, None),
         };
         match attempt {
@@ -122,9 +144,23 @@ impl EventText {
     pub fn fields(&self) -> &SortedSet<String> {
         self.0.fields()
     }
+}
 
-    fn fit(&self, input: &RenderInput<'_>, clean: &mut CleanRows<'_>) -> Result<Rendered, Attempt> {
-        super::fit_template(input, clean, &self.0)
+/// The text of several events: a template with the variables of a template file.
+#[derive(Debug, PartialEq, Eq)]
+pub struct BatchText(Template);
+
+impl BatchText {
+    /// Compiles it.
+    ///
+    /// Errors: as for [`Templates::add`].
+    pub fn compile(source: &str) -> Result<Self, TemplateError> {
+        Template::compile(View::Batch, source).map(Self)
+    }
+
+    /// Takes a source without a fault; it is compiled when it first runs.
+    pub fn deferred(source: &str) -> Self {
+        Self(Template::deferred(View::Batch, source))
     }
 }
 

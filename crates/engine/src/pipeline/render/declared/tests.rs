@@ -28,7 +28,7 @@ fn render(layout: &Layout, templates: &Templates, rows: &[Row], max_tokens: u32)
 
 fn declared(one: Option<&str>, table: Option<Table>) -> Layout {
     let one = one.map(|one| EventText::compile(one).unwrap_or_else(|error| panic!("{error}: {one}")));
-    Layout::Declared(Arc::new(Declared::new(one, table)))
+    Layout::Declared(Arc::new(Declared::new(one, table.map(Several::Table))))
 }
 
 /// The output of `one` for an event with this payload, without the line that counts suppressed
@@ -403,4 +403,27 @@ fn a_sentence_that_cannot_be_rendered_says_why() {
         let error = Sentence::compile(source).expect_err(source).to_string();
         assert!(word == "syntax" || error.contains(word), "{source}: {error}");
     }
+}
+
+#[test]
+fn many_writes_what_one_does_not() {
+    let many = "{% if count == 7 %}a: {{ rows }}{% endif %}{% if count < 7 %}sum: {{ rows|sum(attribute='n') }}{% endif %}";
+    let layout = |one: Option<&str>| {
+        let one = one.map(|one| EventText::compile(one).expect("a text"));
+        let many = Several::Text(BatchText::compile(many).expect("a text"));
+        Layout::Declared(Arc::new(Declared::new(one, Some(many))))
+    };
+    let rows: Vec<Row> = (1..=7).map(|n| row(json!({"n": n}), 1)).collect();
+    for (one, count, written, part) in [
+        (Some("n: {{ payload.n }}"), 1, "n: 1", FailedPart::Output),
+        (Some("n: {{ payload.n }}"), 2, "sum: 3", FailedPart::Many),
+        (None, 1, "sum: 1", FailedPart::Many),
+        (None, 3, "sum: 6", FailedPart::Many),
+    ] {
+        let rendered = render(&layout(one), &Templates::new(), &rows[..count], PLENTY);
+        assert_eq!(rendered.content, format!("{written}\nsuppressed: 2"), "{one:?} {count}");
+        assert_eq!((layout(one).part(count), rendered.failure), (part, None), "{one:?} {count}");
+    }
+    let failed = render(&layout(None), &Templates::new(), &rows, PLENTY);
+    assert!(failed.failure.is_some() && failed.content.contains("[7]{"), "the generic table: {failed:?}");
 }
