@@ -142,6 +142,7 @@ const OUTSIDE: &[(&str, Where)] = &[
             "capability/log.rs",
             "cli/test.rs",
             "probe/ports.rs",
+            "pipeline/sandbox/patterns.rs",
             "capability/problem/",
             "watch/",
             "capability/watch/",

@@ -52,8 +52,9 @@ pub const CONDITION_STEPS: u64 = 20_000;
 const GRAMMAR: Grammar =
     Grammar { variables: &FieldPath::ROOTS, filters: &[], functions: &[], unknown: unknown_field };
 
-static ENVIRONMENT: LazyLock<Environment<'static>> =
-    LazyLock::new(|| sandbox::environment(UndefinedBehavior::Chainable, CONDITION_FUEL));
+static ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(|| {
+    sandbox::environment(UndefinedBehavior::Chainable, CONDITION_FUEL, |_, value| Ok(value.clone()))
+});
 
 /// A `where`: compiled, or to be compiled at the first test.
 pub struct Condition {

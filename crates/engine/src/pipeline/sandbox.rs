@@ -10,8 +10,10 @@
 
 pub(super) mod account;
 mod filters;
+pub(super) mod formats;
 mod lint;
 mod operators;
+mod patterns;
 mod rewrite;
 
 #[cfg(test)]
@@ -27,7 +29,10 @@ use minijinja::{
 };
 use self_cell::self_cell;
 
+use self::patterns::Patterns;
+
 pub(super) use self::{
+    filters::Expand,
     lint::{Cause, Checked, Fault, Grammar},
     rewrite::{Guarded, OwnText, Trace},
 };
@@ -50,6 +55,7 @@ self_cell!(
 pub(super) struct Program {
     code: Code,
     guarded: Guarded,
+    patterns: Arc<Patterns>,
 }
 
 impl Program {
@@ -87,8 +93,9 @@ impl Program {
             found = Some(checked);
             Ok::<_, Fault>(code)
         })?;
-        let checked = found.expect("code was checked");
-        Ok((Self { code, guarded: checked.guarded.clone() }, checked))
+        let mut checked = found.expect("code was checked");
+        let patterns = Arc::new(std::mem::take(&mut checked.patterns));
+        Ok((Self { code, guarded: checked.guarded.clone(), patterns }, checked))
     }
 
     /// The same template, with the line of each piece of its own text.
@@ -97,7 +104,7 @@ impl Program {
         let code = Code::try_new(Arc::clone(self.code.borrow_owner()), |source| {
             Ok::<_, Error>(template_code(source, &parse_template(source)?, &guarded, Trace::Lines))
         })?;
-        Ok(Self { code, guarded })
+        Ok(Self { code, guarded, patterns: Arc::clone(&self.patterns) })
     }
 
     pub(super) fn source(&self) -> &str {
@@ -116,7 +123,7 @@ impl Program {
         let blocks = BTreeMap::new();
         let mut output = machinery::make_string_output(output);
         let escape = AutoEscape::Custom("toon".into());
-        let code = self.code.borrow_dependent();
+        let (code, root) = (self.code.borrow_dependent(), self.patterns.beside(root));
         let (value, mut state) = machinery::eval(environment, code, root, &blocks, &mut output, escape)?;
         Ok(end(value, &mut state))
     }
@@ -138,13 +145,13 @@ fn template_code<'s>(
 }
 
 /// An environment with exactly the allowed filters, tests and functions.
-pub(super) fn environment(undefined: UndefinedBehavior, fuel: u64) -> Environment<'static> {
+pub(super) fn environment(undefined: UndefinedBehavior, fuel: u64, expand: Expand) -> Environment<'static> {
     let mut environment = Environment::empty();
     environment.set_undefined_behavior(undefined);
     environment.set_fuel(Some(fuel));
     environment.set_recursion_limit(RECURSION_MAX);
     environment.set_debug(true);
     operators::add_to(&mut environment);
-    filters::add_to(&mut environment);
+    filters::add_to(&mut environment, expand);
     environment
 }

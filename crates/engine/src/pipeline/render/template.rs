@@ -7,6 +7,7 @@
 
 mod filters;
 mod lint;
+mod relative;
 
 use std::{
     fmt,
@@ -51,15 +52,19 @@ pub use self::{filters::OPTIONAL, lint::EVENT_VARIABLES};
 
 /// Most instructions of one run; a table of 100 rows with 10 columns needs about 20,000.
 const FUEL: u64 = 200_000;
+const FILTERS: [&str; 8] = {
+    let ([a, b, c, d, e, f], [g, h]) = (filters::NAMES, relative::NAMES);
+    [a, b, c, d, e, f, g, h]
+};
 const GRAMMAR: Grammar = Grammar {
     variables: &VARIABLES,
-    filters: &filters::NAMES,
+    filters: &FILTERS,
     functions: &[filters::NAME],
     unknown: lint::unknown_variable,
 };
 const EVENT_GRAMMAR: Grammar =
     Grammar { variables: &EVENT_VARIABLES, unknown: lint::unknown_event_variable, ..GRAMMAR };
-const SENTENCE_GRAMMAR: Grammar = Grammar { filters: &[], functions: &[], ..EVENT_GRAMMAR };
+const SENTENCE_GRAMMAR: Grammar = Grammar { filters: &relative::NAMES, functions: &[], ..EVENT_GRAMMAR };
 
 type Print = fn(&mut Output<'_>, &mut State<'_, '_>, &Printed) -> Result<(), Error>;
 
@@ -76,9 +81,10 @@ static OPTIONAL_ENVIRONMENT: LazyLock<Environment<'static>> =
 
 /// The filters and functions are those of every view; its grammar refuses what it may not use.
 fn environment(absent: UndefinedBehavior, print: Print) -> Environment<'static> {
-    let mut environment = sandbox::environment(absent, FUEL);
+    let mut environment = sandbox::environment(absent, FUEL, filters::expanded_value);
     environment.set_formatter(print);
     filters::add_to(&mut environment);
+    relative::add_to(&mut environment);
     filters::add_notify(&mut environment);
     environment
 }
@@ -277,6 +283,7 @@ impl Compiled {
             subscriber: input.subscriber.clone(),
             subscriber_name: input.subscriber_name.into(),
             now: input.now,
+            folder: relative::folder(input.rows),
             account: Arc::clone(account),
         };
         let root = match self.view {
@@ -327,6 +334,8 @@ struct Context {
     subscriber: SubscriberId,
     subscriber_name: Box<str>,
     now: Timestamp,
+    /// The folder of all events.
+    folder: Option<Arc<str>>,
     account: Arc<Account>,
 }
 
@@ -350,6 +359,8 @@ impl Object for Context {
                 name => clean_field(&self.subscriber_name, FIELD_CHARS_MAX),
             },
             "now" => self.now.to_string().into(),
+            relative::NOW => self.now.as_millis().into(),
+            relative::FOLDER => Printed::from(self.folder.as_deref()?),
             ACCOUNT => Printed::from_dyn_object(Arc::clone(&self.account)),
             _ => return None,
         })
@@ -385,7 +396,9 @@ impl Object for EventContext {
 
     fn get_value_by_str(self: &Arc<Self>, key: &str) -> Option<Printed> {
         match key {
-            "subscriber" | "now" | "threshold" | ACCOUNT => self.batch.get_value_by_str(key),
+            "subscriber" | "now" | "threshold" | relative::NOW | relative::FOLDER | ACCOUNT => {
+                self.batch.get_value_by_str(key)
+            }
             _ => self.event.get_value_by_str(key),
         }
     }

@@ -71,6 +71,21 @@ impl Object for Account {
     }
 }
 
+/// The price of a filter or a test, paid before its work.
+#[derive(Clone, Copy)]
+pub(in crate::pipeline::sandbox) enum Price {
+    /// One step: it reads one value.
+    One,
+    /// One step per item of its first argument, or the length of its text.
+    Items,
+    /// All of its first argument.
+    All,
+    /// All of its first argument several times: each letter is looked up in tables.
+    Letters,
+    /// All of its first argument, for each comparison of the sort.
+    Sorting,
+}
+
 /// The price of a text of `bytes`.
 pub(in crate::pipeline) fn steps_of_text(bytes: usize) -> u64 {
     1 + (bytes / BYTES_A_STEP) as u64

@@ -12,12 +12,18 @@ use minijinja::{
 };
 
 use super::{
-    account::{Account, account, admit_as_text, admit_text, weigh},
+    account::{
+        Account,
+        Price::{self, All, Items, Letters, One, Sorting},
+        account, admit_as_text, admit_text, weigh,
+    },
+    formats,
     operators::{self, Asked, admit_item, admit_items, invalid, weigh_shape},
+    patterns,
 };
 
 /// Names that an author may know from elsewhere, each with its replacement.
-pub(super) const REFUSED_FILTERS: [(&str, &str); 9] = [
+pub(super) const REFUSED_FILTERS: [(&str, &str); 7] = [
     ("safe", "every value is encoded, so `safe` is not needed"),
     ("escape", "every value is encoded, so `escape` is not needed"),
     ("e", "every value is encoded, so `e` is not needed"),
@@ -25,11 +31,6 @@ pub(super) const REFUSED_FILTERS: [(&str, &str); 9] = [
     ("chain", "there is no filter `chain`; `+` joins lists"),
     ("zip", "there is no filter `zip`; `loop.index0` is the position in both lists"),
     ("center", "a cell has no width, so `center` is not needed"),
-    ("urlencode", "there is no filter `urlencode`"),
-    (
-        "truncate",
-        "there is no filter `truncate`; long fields are cut already, `[:80]` keeps a beginning and `tail(80)` an end",
-    ),
 ];
 /// Longest text that `format` takes, and widest field in it.
 const FORMAT_BYTES_MAX: usize = 1_000;
@@ -39,23 +40,10 @@ const LETTER_STEPS: u64 = 4;
 /// Each comparison in a sort of texts converts them to lower case first.
 const SORT_STEPS: u64 = 4;
 
-/// The price of a filter or a test, paid before its work.
-#[derive(Clone, Copy)]
-enum Price {
-    /// One step: it reads one value.
-    One,
-    /// One step per item of its first argument, or the length of its text.
-    Items,
-    /// All of its first argument.
-    All,
-    /// All of its first argument several times: each letter is looked up in tables.
-    Letters,
-    /// All of its first argument, for each comparison of the sort.
-    Sorting,
-}
+/// Returns a text with the values in place of what a template printed into it.
+pub(in crate::pipeline) type Expand = fn(&State<'_, '_>, &Value) -> Result<Value, Error>;
 
-use Price::{All, Items, Letters, One, Sorting};
-
+/// Filters of minijinja, which take a text as it is.
 fn priced_filters() -> Vec<(&'static str, Price, Value)> {
     vec![
         ("lower", Letters, Value::from_function(filters::lower)),
@@ -100,6 +88,11 @@ fn priced_filters() -> Vec<(&'static str, Price, Value)> {
         ("slice", Items, Value::from_function(filters::slice)),
         ("format", All, Value::from_function(filters::format)),
     ]
+}
+
+/// Filters of aside, which take the expanded text.
+fn expanding_filters() -> impl Iterator<Item = (&'static str, Price, Value)> {
+    formats::filters().into_iter().chain(patterns::filters())
 }
 
 fn priced_tests() -> Vec<(&'static str, Price, Value)> {
@@ -165,7 +158,7 @@ const COMPARING_TESTS: [(&str, Asked); 16] = [
 
 /// The names of all filters added here.
 pub(super) fn filter_names() -> impl Iterator<Item = &'static str> {
-    priced_filters().into_iter().map(|(name, ..)| name)
+    priced_filters().into_iter().chain(expanding_filters()).map(|(name, ..)| name)
 }
 
 /// The names of all tests.
@@ -182,10 +175,15 @@ pub(super) const FUNCTIONS: [&str; 3] = ["range", "dict", "namespace"];
 const NESTING: [&str; 6] = ["items", "dictsort", "groupby", "map", "batch", "slice"];
 
 /// Adds all filters, tests and functions to an empty `environment`.
-pub(super) fn add_to(environment: &mut Environment<'static>) {
-    for (name, price, filter) in priced_filters() {
+pub(super) fn add_to(environment: &mut Environment<'static>, expand: Expand) {
+    let as_it_is: Expand = |_, value| Ok(value.clone());
+    let filters = priced_filters().into_iter().map(|filter| (filter, as_it_is));
+    for ((name, price, filter), expand) in filters.chain(expanding_filters().map(|filter| (filter, expand))) {
         environment.add_filter(name, move |state: &mut State<'_, '_>, args: Rest<ValueOrKwargs>| {
-            let (account, args) = (account(state)?, args.into_values());
+            let (account, mut args) = (account(state)?, args.into_values());
+            if let Some(value) = args.first_mut() {
+                *value = expand(state, value)?;
+            }
             pay(&account, price, &args)?;
             admit(&account, name, &args)?;
             let made = admit_made(&account, filter.call(state, &args)?)?;

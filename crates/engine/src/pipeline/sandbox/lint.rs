@@ -15,7 +15,11 @@ use minijinja::{
     },
 };
 
-use super::{filters, rewrite::Guarded};
+use super::{
+    filters, formats,
+    patterns::{self, Patterns},
+    rewrite::Guarded,
+};
 use crate::{nearest::nearest, sorted::SortedSet};
 
 /// Names with a meaning of their own in some places of minijinja.
@@ -76,6 +80,8 @@ pub(in crate::pipeline) struct Checked {
     pub(in crate::pipeline) filters: SortedSet<&'static str>,
     /// The accesses that it guards.
     pub(in crate::pipeline) guarded: Guarded,
+    /// The regular expressions in use.
+    pub(in crate::pipeline) patterns: Patterns,
 }
 
 /// Checks a parsed template.
@@ -104,6 +110,7 @@ struct Walk<'g, 's> {
     fields: SortedSet<String>,
     used: SortedSet<&'static str>,
     guarded: Guarded,
+    patterns: Patterns,
     fault: Option<Fault>,
 }
 
@@ -116,13 +123,14 @@ impl<'g, 's> Walk<'g, 's> {
             fields: SortedSet::new(),
             used: SortedSet::new(),
             guarded: Guarded::default(),
+            patterns: Patterns::default(),
             fault: None,
         }
     }
 
     fn end(self) -> Result<Checked, Fault> {
-        let Self { asks, fields, used: filters, guarded, .. } = self;
-        self.fault.map_or(Ok(Checked { asks, fields, filters, guarded }), Err)
+        let Self { asks, fields, used: filters, guarded, patterns, .. } = self;
+        self.fault.map_or(Ok(Checked { asks, fields, filters, guarded, patterns }), Err)
     }
 
     /// Keeps the first fault in the source.
@@ -271,6 +279,7 @@ impl<'g, 's> Walk<'g, 's> {
                 self.optional(filter.expr.as_ref());
                 self.filter(filter.name, named(filter.span(), filter.name));
                 self.names_in_arguments(filter);
+                self.literals(filter.name, filter.span(), &filter.args);
                 self.arguments(&filter.args);
             }
             Expr::Test(test) => {
@@ -397,9 +406,34 @@ impl<'g, 's> Walk<'g, 's> {
         let Some(CallArg::Pos(Expr::Const(name))) = filter.args.get(place) else { return };
         let (span, Some(text)) = (name.span(), name.value.as_str()) else { return };
         match filter.name {
-            "map" => self.filter(text, range(span)),
+            "map" => {
+                self.filter(text, range(span));
+                self.literals(text, span, filter.args.get(place + 1..).unwrap_or_default());
+            }
             "select" | "reject" | "selectattr" | "rejectattr" => self.test(text, range(span)),
             _ => {}
+        }
+    }
+
+    /// Checks the arguments of filters that are compiled with the program.
+    fn literals(&mut self, name: &str, span: Span, arguments: &[CallArg<'s>]) {
+        let literal = match arguments.first() {
+            Some(CallArg::Pos(Expr::Const(literal))) => {
+                literal.value.as_str().map(|text| (text, literal.span()))
+            }
+            Some(_) | None => None,
+        };
+        let checked = match (name, literal) {
+            (patterns::FIND | patterns::REPLACE, Some((pattern, _))) => self.patterns.add(pattern),
+            (patterns::FIND | patterns::REPLACE, None) => {
+                Err(format!("`{name}` takes its regular expression as a literal text"))
+            }
+            ("date", Some((format, _))) => formats::check_date_format(format),
+            _ => Ok(()),
+        };
+        if let Err(message) = checked {
+            let place = literal.map(|(_, place)| range(place));
+            self.refuse(place.unwrap_or_else(|| named(span, name)), message);
         }
     }
 

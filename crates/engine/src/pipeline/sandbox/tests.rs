@@ -22,7 +22,7 @@ const GRAMMAR: Grammar = Grammar {
 
 /// Prints values as they are, and own text as in `render`.
 static ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(|| {
-    let mut environment = environment(UndefinedBehavior::Chainable, FUEL);
+    let mut environment = environment(UndefinedBehavior::Chainable, FUEL, |_, value| Ok(value.clone()));
     environment.set_formatter(|out, state, value| {
         let account = account::account(state)?;
         if let Some(own) = value.downcast_object_ref::<OwnText>() {
@@ -62,7 +62,7 @@ fn run(source: &str, payload: serde_json::Value) -> (Ended, u64) {
 }
 
 /// One line each; in plain minijinja each needed gigabytes or minutes.
-const ATTACKS: [&str; 38] = [
+const ATTACKS: [&str; 46] = [
     r#"{{ "x\ny"|indent(n) }}"#,
     "{{ [1]|slice(1000000000000)|length }}",
     "{{ [1]|batch(n, 0) }}",
@@ -101,6 +101,14 @@ const ATTACKS: [&str; 38] = [
     "{% for i in range(20000) %}{% for x in payload.list %}{% break %}{% endfor %}{% endfor %}",
     "{% for i in range(20000) %}{% if loop.changed(payload) %}{% endif %}{% endfor %}",
     "{{ range(99999)|join(payload.text) }}",
+    "{% for i in range(20000) %}{% set x = payload.text[:8000]|regex_find('(a?){300}b') %}{% endfor %}",
+    "{{ payload.text[:8000]|regex_replace('', payload.text[:900]) }}",
+    "{{ payload.text[:8000]|regex_replace('a+', '$0$0$0$0$0$0$0$0$0') }}",
+    "{{ payload.text|regex_find('a') }}",
+    "{% for i in range(20000) %}{% set x = payload.text|urlencode|truncate(9) %}{% endfor %}",
+    "{{ ('[' ~ payload.text|replace('a', '[')) | fromjson }}",
+    "{% for i in range(20000) %}{% set x = ('[' ~ payload.list|join(',') ~ ']')|fromjson %}{% endfor %}",
+    "{{ payload.text|date(payload.text) }}",
     "{% for i in range(90000) %}{% for j in range(90000) %}{% endfor %}{% endfor %}",
 ];
 
@@ -316,4 +324,111 @@ proptest! {
             prop_assert!((output.len() as u64) < most, "{}", output.len());
         }
     }
+}
+
+#[test]
+fn filters_write_for_a_reader() {
+    let payload = json!({
+        "ms": 91_000, "text": "abcdef", "path": "/w/src/a.rs", "at": "2026-01-05T09:07:00+01:00", "none": null,
+        "list": [1, 2], "json": "{\"a\": [1, \"\\u001b[31mx\"]}", "half": "0.5",
+    });
+    for (expression, expected) in [
+        ("payload.text|truncate(2)", "ab\u{2026} [+4 chars]"),
+        ("payload.text|truncate(6)", "abcdef"),
+        ("payload.ms|duration", "1m31s"),
+        ("0|duration", "0ms"),
+        ("1500|duration", "1.5s"),
+        ("'59999'|duration", "59.9s"),
+        ("(3600000 * 9 + 720000)|duration", "9h12m"),
+        ("(86400000 * 3 + 1)|duration", "3d0h"),
+        ("(0 - 91000)|duration", "-1m31s"),
+        ("1e300|duration", "213503982334d14h"),
+        ("payload.at|date", "2026-01-05 08:07"),
+        ("payload.at|date('%d %b %H:%M:%S %Z')", "05 Jan 08:07:00 UTC"),
+        ("0|date('%Y')", "1970"),
+        ("'2026-01-05'|date", "2026-01-05 00:00"),
+        ("512|bytes", "512 B"),
+        ("1536|bytes", "1.5 KiB"),
+        ("1048575|bytes", "1 MiB"),
+        ("(1024 * 1024 * 7)|bytes", "7 MiB"),
+        ("1e30|bytes", "867361737988.4 EiB"),
+        ("0.256|percent", "26%"),
+        ("payload.half|percent(1)", "50.0%"),
+        ("payload.path|basename", "a.rs"),
+        ("'C:\\\\x\\\\y.txt'|basename", "y.txt"),
+        ("'a/b/'|basename", "b"),
+        ("'/'|basename", "/"),
+        ("1|plural('file', 'files')", "file"),
+        ("0|plural('file', 'files')", "files"),
+        ("payload.list|plural('file', 'files')", "files"),
+        ("payload.text|regex_find('b(c)(d)?')", "c"),
+        ("payload.text|regex_find('[c-e]+')", "cde"),
+        ("payload.text|regex_find('x') or 'nothing'", "nothing"),
+        ("payload.text|regex_replace('([ace])', '<$1>')", "<a>b<c>d<e>f"),
+        ("payload.text|regex_replace('x', '')", "abcdef"),
+        ("'build-12 of Main'|regex_find('\\w+-(\\d+)')", "12"),
+        ("'a bc d'|regex_find('(\\w+)\\W(\\w+)\\W(\\w+)')", "a"),
+        ("['a1', 'b2']|map('regex_find', '[0-9]')|join", "12"),
+        ("(payload.json|fromjson).a|last", "x"),
+        ("'a b/\u{e9}&'|urlencode", "a%20b/%C3%A9%26"),
+        ("payload.none|duration", "None"),
+        ("payload.gone|basename|default('?')", "?"),
+        ("payload.gone|regex_find('x')|default('?')", "?"),
+    ] {
+        match run(&format!("{{{{ {expression} }}}}"), payload.clone()).0 {
+            Ended::Wrote(written) => assert_eq!(written, expected, "{expression}"),
+            ended @ (Ended::Refused | Ended::Failed(_)) => panic!("{expression}: {ended:?}"),
+        }
+    }
+}
+
+#[test]
+fn values_of_other_kinds_fail() {
+    let payload = json!({ "map": { "a": 1 }, "text": "x", "list": [1] });
+    for filter in ["duration", "bytes", "percent", "date", "plural('a', 'b')"] {
+        for value in
+            ["payload.text", "true", "payload.map", "''", "'nan'", "1e999", "payload.list|first|string ~ 'x'"]
+        {
+            let source = format!("{{{{ ({value})|{filter} }}}}");
+            let (ended, _) = run(&source, payload.clone());
+            let is_counted = filter.starts_with("plural") && value == "payload.map";
+            assert!(is_counted || matches!(ended, Ended::Failed(_) | Ended::Refused), "{source}: {ended:?}");
+        }
+    }
+    for source in [
+        "payload.map|truncate(3)",
+        "payload.list|basename",
+        "payload.map|urlencode",
+        "'{'|fromjson",
+        "0.5|percent(11)",
+    ] {
+        let (ended, _) = run(&format!("{{{{ {source} }}}}"), payload.clone());
+        assert!(matches!(ended, Ended::Failed(ErrorKind::InvalidOperation)), "{source}: {ended:?}");
+    }
+}
+
+#[test]
+fn wrong_literals_are_refused_at_their_place() {
+    for (source, marked, part) in [
+        ("{{ payload|regex_find('a(') }}", "'a('", "not a regular expression: unclosed group"),
+        ("{{ payload|regex_replace('(a{500}){500}', '') }}", "'(a{500}){500}'", "too large"),
+        ("{{ payload|regex_find(payload) }}", "regex_find", "as a literal text"),
+        ("{{ payload|regex_find('a' ~ 'b') }}", "regex_find", "as a literal text"),
+        ("{{ payload|regex_find }}", "regex_find", "as a literal text"),
+        ("{{ payload|map('regex_find', payload)|list }}", "'regex_fin", "as a literal text"),
+        ("{% filter regex_replace('[', '') %}x{% endfilter %}", "'['", "not a regular expression"),
+        ("{{ payload|date('%&') }}", "'%&'", "is not a format of `date`"),
+        ("{{ payload|truncat(3) }}", "truncat", "did you mean `truncate`?"),
+    ] {
+        let fault = Program::template(source.into(), &GRAMMAR).err().expect(source);
+        let range = fault.range.clone().unwrap_or_default();
+        assert!(source[range].starts_with(marked), "{source}: {fault:?}");
+        assert!(fault.message.contains(part), "{source}: {fault:?}");
+    }
+    let many: String =
+        (0..21).fold(String::new(), |text, n| text + &format!("{{{{ payload|regex_find('a{n}') }}}}"));
+    assert!(
+        Program::template(many.as_str().into(), &GRAMMAR)
+            .is_err_and(|fault| fault.message.contains("at most 20"))
+    );
 }

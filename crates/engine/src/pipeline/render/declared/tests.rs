@@ -427,3 +427,39 @@ fn many_writes_what_one_does_not() {
     let failed = render(&layout(None), &Templates::new(), &rows, PLENTY);
     assert!(failed.failure.is_some() && failed.content.contains("[7]{"), "the generic table: {failed:?}");
 }
+
+#[test]
+fn times_and_paths_are_relative_to_the_notification() {
+    let in_folder = |path: &str, workspace: &str| {
+        let mut made = row(json!({ "path": path, "at": 500, "later": "1970-01-01T01:00:02Z" }), 1);
+        let event = Arc::get_mut(&mut made.event).expect("it is new");
+        event.workspace = Some(workspace.into());
+        made
+    };
+    let text = "a: {{ payload.path|relpath }}\nb: {{ payload.at|ago }}\nc: {{ payload.later|ago }}\nd: {{ payload.gone|ago }}";
+    let at = |path: &str, shown: &str| {
+        let rendered =
+            render(&declared(Some(text), None), &Templates::new(), &[in_folder(path, "/w/shop/")], PLENTY);
+        let expected = format!("a: {shown}\nb: 1s ago\nc: in 1h00m\nsuppressed: 2");
+        assert_eq!((rendered.content, rendered.failure), (expected, None), "{path}");
+    };
+    at("/w/shop/src/a.rs", "src/a.rs");
+    at("/w/shop", ".");
+    at("/w/shopping/a.rs", "/w/shopping/a.rs");
+    at("b.rs", "b.rs");
+    let many = BatchText::compile("paths: {{ rows|map(attribute='path')|map('relpath')|join(' ') }}")
+        .map(Several::Text);
+    let many = Layout::Declared(Arc::new(Declared::new(None, many.ok())));
+    for (second, shown) in [("/w", "a"), ("/x", "/w/a")] {
+        let rows = [in_folder("/w/a", "/w"), in_folder("/w/a", second)];
+        let rendered = render(&many, &Templates::new(), &rows, PLENTY);
+        assert!(rendered.content.contains(&format!("paths: {shown} {shown}")), "{second}: {rendered:?}");
+    }
+}
+
+#[test]
+fn filters_read_what_a_macro_printed() {
+    let text = "{% macro m(v) %}({{ v }}){% endmacro %}a: {{ m(payload.s)|truncate(4) }}\nb: {{ m(payload.s)|regex_find('[0-9]+') or 'none' }}";
+    let written = said(text, json!({ "s": "abcdef" }));
+    assert_eq!(written.as_deref(), Ok("a: \"(abc\u{2026} [+4 chars]\"\nb: none"));
+}

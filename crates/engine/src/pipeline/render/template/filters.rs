@@ -273,6 +273,14 @@ pub(super) fn to_scalar(state: &State<'_, '_>, value: &Printed) -> Result<Value,
     )))
 }
 
+/// A text with the values in place of its placeholders; any other value as it is.
+pub(super) fn expanded_value(state: &State<'_, '_>, value: &Printed) -> Result<Printed, Error> {
+    match value.as_str().filter(|text| text.contains(OPEN)) {
+        Some(text) => expanded(state, text).map(Printed::from),
+        None => Ok(value.clone()),
+    }
+}
+
 fn expanded(state: &State<'_, '_>, text: &str) -> Result<String, Error> {
     if !text.contains(OPEN) {
         return Ok(text.to_owned());
