@@ -24,6 +24,7 @@ mod logs;
 mod matchers;
 mod notices;
 mod overview;
+mod preview;
 mod publish;
 mod run;
 mod serve;
@@ -160,6 +161,8 @@ enum Command {
     Check(check::Args),
     /// Run the tests of subscribers in simulated time
     Test(test::Args),
+    /// Show what a subscriber makes of events, before it is live
+    Preview(preview::Args),
     /// List the subscribers, or the keys in force of one
     ///
     /// Each key with the file that it came from.
@@ -211,6 +214,7 @@ impl Command {
                 | Self::Demo(_)
                 | Self::Check(_)
                 | Self::Test(_)
+                | Self::Preview(_)
                 | Self::Subscribers(_)
                 | Self::Edit(_)
                 | Self::Token(_)
@@ -325,6 +329,7 @@ fn dispatch(command: Option<Command>, mut context: Context<'_>) -> Result<ExitCo
         Command::Run(args) => return run::run(args, &context).map(ExitCode::from),
         Command::Token(args) => access::token(&args, &mut context)?,
         Command::Test(args) => test::run(&args, &mut context)?,
+        Command::Preview(args) => preview::run(&args, &mut context)?,
         Command::Check(args) => check::run(&args, &mut context)?,
         Command::Subscribers(args) => subscribers::run(&args, &mut context)?,
         Command::Edit(args) => subscribers::edit(&args, &mut context)?,

@@ -4,7 +4,10 @@
 //! outside of any layer is checked on top of the shipped and the system's layers. So an editor can
 //! check the file it has just saved.
 
-use std::path::{self, Path, PathBuf};
+use std::{
+    fs,
+    path::{self, Path, PathBuf},
+};
 
 use engine::{event::catalogue, words::counted};
 
@@ -12,7 +15,7 @@ use super::{CliError, Context, matchers, parse, refused, status::HASH_CHARS};
 use crate::{
     api::wire::views::{ConfigView, FindingsView, ReloadView},
     config::{
-        compile::compile,
+        compile::{Compiled, compile},
         layers::{FileKind, LayerKind, Sources},
         load::{SYSTEM_FOLDER, read_layers_over, with_file},
         report::{Diagnostic, Report},
@@ -61,8 +64,7 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
 
 /// Compiles and tests everything.
 fn check(sources: &Sources) -> Report {
-    let known_types: Vec<&str> = catalogue::types().map(|entry| entry.event_type.as_str()).collect();
-    let compiled = compile(sources, &known_types);
+    let compiled = compiled_of(sources);
     let tried = trial::findings(sources, &compiled);
     compiled.report.with(tried)
 }
@@ -152,6 +154,52 @@ pub(super) fn read(shipped: Sources, targets: &[Target]) -> Sources {
         Target::Lone { path, name } => with_file(sources, path, name),
         Target::Layer(_) | Target::InLayer { .. } | Target::Matchers(_) => sources,
     })
+}
+
+/// The layer of the user, unless one of `paths` is in it already, and `paths`.
+pub(super) fn over_layer(layer: &Path, paths: &[&String]) -> Result<Vec<Target>, CliError> {
+    let targets = paths.iter().map(|path| Target::of(Path::new(path))).collect::<Result<Vec<_>, _>>()?;
+    let whole = |folder: &Path| {
+        let is_here = folder.as_os_str().is_empty();
+        fs::canonicalize(if is_here { Path::new(".") } else { folder }).ok()
+    };
+    let own = whole(layer);
+    let is_own = |target: &Target| match target {
+        Target::Layer(folder) | Target::InLayer { folder, .. } => own.is_some() && whole(folder) == own,
+        Target::Lone { .. } | Target::Matchers(_) => false,
+    };
+    let other = if targets.iter().any(is_own) { None } else { Some(Target::Layer(layer.to_owned())) };
+    Ok(other.into_iter().chain(targets).collect())
+}
+
+/// Reads and compiles the layers and files, and prints their errors.
+///
+/// Errors: there are some.
+pub(super) fn compiled(
+    shipped: Sources,
+    targets: &[Target],
+    context: &mut Context<'_>,
+) -> Result<(Sources, Compiled), CliError> {
+    let sources = read(shipped, targets);
+    let compiled = compiled_of(&sources);
+    let errors = compiled.report.error_count();
+    if errors > 0 {
+        let counts = counts(errors, compiled.report.warning_count());
+        context.say(&format!("{}\n{counts}\n", compiled.report))?;
+        return Err(CliError::Check { errors });
+    }
+    Ok((sources, compiled))
+}
+
+fn compiled_of(sources: &Sources) -> Compiled {
+    let known_types: Vec<&str> = catalogue::types().map(|entry| entry.event_type.as_str()).collect();
+    compile(sources, &known_types)
+}
+
+/// Whether an argument is a path; otherwise it is the id of a subscriber.
+pub(super) fn is_path(wanted: &str) -> bool {
+    let is_id = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+    !wanted.chars().all(is_id) || Path::new(wanted).is_dir()
 }
 
 /// The checked paths, so that a wrong folder is noticed.

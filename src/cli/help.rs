@@ -80,6 +80,15 @@ const GROUPS: [Group; 5] = [
                     "aside test --format junit",
                 ],
             ),
+            (
+                "preview",
+                &[
+                    "aside preview tool_failure",
+                    "aside preview tool_failure --count 1,3,40 --format all",
+                    "aside preview deploys --last 5",
+                    "aside preview subscribers/deploys.toml --hostile",
+                ],
+            ),
             ("reload", &["aside reload"]),
             ("tail", &["aside tail", "aside tail 'tool.**'"]),
         ],

@@ -9,20 +9,20 @@ use std::{
 };
 
 use clap::ValueEnum;
-use engine::{event::catalogue, nearest::nearest, words::counted};
+use engine::{nearest::nearest, words::counted};
 use quick_xml::escape::escape;
 use regex::Regex;
 use serde_json::{Value, json};
 
 use super::{
     CliError, Context,
-    check::{Target, counts, read},
+    check::{Target, compiled, is_path, over_layer},
     run::timed,
     terminal::{Terminal, Tone, width},
 };
 use crate::config::{
     case::SubscriberTest,
-    compile::{Compiled, compile},
+    compile::Compiled,
     layers::{LayerKind, Sources},
     report::Place,
     trial::{Case, Cases, Line, Wrong},
@@ -75,21 +75,10 @@ impl<'t> Ran<'t> {
 
 pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError> {
     let own = context.paths.as_ref().map_err(|error| CliError::Paths(error.clone()))?;
-    let layer = Target::Layer(own.config.clone());
     let (paths, ids): (Vec<&String>, Vec<&String>) = args.wanted.iter().partition(|wanted| is_path(wanted));
-    let mut targets = vec![layer];
-    for path in paths {
-        targets.push(Target::of(Path::new(path))?);
-    }
+    let targets = over_layer(&own.config, &paths)?;
     let base = if ids.is_empty() { Sources::shipped() } else { Sources::shipped_with_tests() };
-    let sources = read(base, &targets);
-    let known_types: Vec<&str> = catalogue::types().map(|entry| entry.event_type.as_str()).collect();
-    let compiled = compile(&sources, &known_types);
-    if compiled.report.error_count() > 0 {
-        let (errors, warnings) = (compiled.report.error_count(), compiled.report.warning_count());
-        context.say(&format!("{}\n{}\n", compiled.report, counts(errors, warnings)))?;
-        return Err(CliError::Check { errors });
-    }
+    let (sources, compiled) = compiled(base, &targets, context)?;
     check_ids(&ids, &compiled)?;
     let is_wanted = Wanted { ids: &ids, files: &targets, sources: &sources, run: args.run.as_ref() };
     let cases = Cases::new(&compiled);
@@ -110,12 +99,6 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
         0 => Ok(()),
         failed => Err(CliError::Tests { failed, all: ran.len() }),
     }
-}
-
-/// Whether an argument is a path; otherwise it is the id of a subscriber.
-fn is_path(wanted: &str) -> bool {
-    let is_id = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
-    !wanted.chars().all(is_id) || Path::new(wanted).is_dir()
 }
 
 fn check_ids(ids: &[&String], compiled: &Compiled) -> Result<(), CliError> {

@@ -11,6 +11,7 @@ mod because;
 mod compare;
 mod failure;
 mod jinja;
+pub mod preview;
 mod templates;
 mod tests;
 mod timeline;

@@ -189,21 +189,26 @@ impl Failure {
 
     /// What happened to the events and notifications, line by line; empty if nothing did.
     pub fn because_lines(&self) -> Vec<Line> {
-        if self.because.is_empty() {
-            return Vec::new();
-        }
-        let times: Vec<String> = self.because.iter().map(|event| time(event.at)).collect();
-        let [at, event_type] =
-            [times.iter().map(String::len).max(), self.because.iter().map(|one| one.event_type.len()).max()]
-                .map(Option::unwrap_or_default);
-        let mut lines = vec![Line::new("  because")];
-        lines.extend(self.because.iter().zip(&times).take(LINES_MAX).map(|(event, time)| {
-            let text = format!("    {time:<at$}  {:<event_type$}  {}", event.event_type, event.what);
-            Line { text: text.trim_end().to_owned(), place: event.place.clone() }
-        }));
-        lines.extend(left_out(self.because.len()));
-        lines
+        because_lines(&self.because)
     }
+}
+
+/// What happened to events and notifications, line by line; empty if nothing did.
+pub(super) fn because_lines(because: &[Event]) -> Vec<Line> {
+    if because.is_empty() {
+        return Vec::new();
+    }
+    let times: Vec<String> = because.iter().map(|event| time(event.at)).collect();
+    let [at, event_type] =
+        [times.iter().map(String::len).max(), because.iter().map(|one| one.event_type.len()).max()]
+            .map(Option::unwrap_or_default);
+    let mut lines = vec![Line::new("  because")];
+    lines.extend(because.iter().zip(&times).take(LINES_MAX).map(|(event, time)| {
+        let text = format!("    {time:<at$}  {:<event_type$}  {}", event.event_type, event.what);
+        Line { text: text.trim_end().to_owned(), place: event.place.clone() }
+    }));
+    lines.extend(left_out(because.len()));
+    lines
 }
 
 /// Why a test is not passed.

@@ -8,7 +8,7 @@ use std::{
 };
 
 use engine::{
-    Engine, Input, Output, RequestId, Saved,
+    Engine, Input, Output, RequestId, SUBSCRIBER_FAILED, Saved,
     event::{Event, EventType, Payload, Provenance, Seq, SessionId, catalogue::OwnSeverities},
     exchange::{Answer, Directive, Exchange, Format, Harness, Injection, Release},
     ledger::LedgerEntry,
@@ -40,6 +40,8 @@ pub(super) struct Played {
     pub(super) entries: Vec<(Duration, LedgerEntry)>,
     /// The events of the steps.
     pub(super) published: Vec<Published>,
+    /// The events about failed templates.
+    pub(super) failures: Vec<Event>,
 }
 
 impl Played {
@@ -267,7 +269,12 @@ impl<'a> Player<'a> {
                 let Some((point, format)) = self.asked.take() else { return };
                 played.released.push(Released { at: self.now, point, format, injection, directive });
             }
-            Output::Publish(event) => published.push_back(event),
+            Output::Publish(event) => {
+                if event.event_type.as_str() == SUBSCRIBER_FAILED {
+                    played.failures.push(event.clone());
+                }
+                published.push_back(event);
+            }
             Output::Answer { .. } | Output::Session(..) | Output::Refuse { .. } | Output::Wake(_) => {}
         }
     }

@@ -1,0 +1,447 @@
+//! `aside preview`: what a subscriber makes of events, played through the engine without a daemon.
+//! Only `--last` asks the daemon, for the newest events of the subscriber's types.
+
+use std::{
+    fmt::Write as _,
+    fs,
+    io::{self, Read as _},
+    path::{Path, PathBuf},
+};
+
+use engine::{event::EventType, exchange::Format, nearest::nearest, words::counted};
+use serde_json::Value;
+use toon::tokens;
+
+use super::{
+    CliError, Context,
+    check::{Target, compiled, is_path, over_layer},
+    context::with_query,
+    terminal::{Terminal, Tone, width},
+};
+use crate::{
+    api::wire::history::EventPage,
+    config::{
+        case::TestEvent,
+        compile::Compiled,
+        layers::Sources,
+        trial::preview::{Preview, Previewed, event, hostile, varied},
+    },
+};
+
+/// The width of the lines of a pipe.
+const COLUMNS: usize = 80;
+/// Most events of a batch, and most that `--last` asks for.
+const COUNT_MAX: usize = 1_000;
+/// The numbers of events without `--count`.
+const COUNTS: [usize; 2] = [1, 3];
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// The id of a subscriber, or its file
+    #[arg(value_name = "SUBSCRIBER|FILE")]
+    wanted: String,
+    /// The newest events of its types, from the daemon's history
+    #[arg(long, value_name = "N", conflicts_with = "input", value_parser = clap::value_parser!(u16).range(1..=1_000))]
+    last: Option<u16>,
+    /// Events from a file, or `-` for stdin: JSON with `type` and `payload`, a list of them, or one a line
+    #[arg(long, value_name = "FILE|-")]
+    input: Option<PathBuf>,
+    /// The numbers of events in a batch [default: 1,3, or 1 and all]
+    #[arg(long, value_name = "N,..", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(1..=1_000))]
+    count: Vec<u16>,
+    /// Show what an exchange delivers in this format, or in `all`
+    #[arg(long, value_name = "FORMAT|all", value_parser = formats)]
+    format: Option<Formats>,
+    /// Show the data that the text decodes to
+    #[arg(long)]
+    decoded: bool,
+    /// Show the text for the worst values in each field
+    #[arg(long)]
+    hostile: bool,
+}
+
+/// The formats of one argument.
+#[derive(Debug, Clone)]
+struct Formats(Vec<Format>);
+
+fn formats(word: &str) -> Result<Formats, String> {
+    match word {
+        "all" => Ok(Formats(<Format as strum::VariantArray>::VARIANTS.to_vec())),
+        word => word
+            .parse()
+            .map(|format| Formats(vec![format]))
+            .map_err(|error: engine::exchange::FormatError| error.to_string()),
+    }
+}
+
+/// The events of a preview, and where they are from.
+struct Given {
+    events: Vec<TestEvent>,
+    origin: &'static str,
+    /// Whether they are real ones, of which all are shown.
+    is_real: bool,
+}
+
+pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError> {
+    let paths = context.paths.as_ref().map_err(|error| CliError::Paths(error.clone()))?;
+    let files: Vec<&String> = Some(&args.wanted).filter(|wanted| is_path(wanted)).into_iter().collect();
+    let targets = over_layer(&paths.config, &files)?;
+    let (sources, compiled) = compiled(Sources::shipped_with_tests(), &targets, context)?;
+    let preview = subscriber(args, &targets, &compiled)?;
+    let given = given(args, &preview, context)?;
+    let Some(first) = given.events.first() else {
+        let types = preview.types().join(", ");
+        return Err(CliError::Usage(format!(
+            "there is no event of {types} yet; without --last an example is used"
+        )));
+    };
+    let page = Page { args, preview: &preview, sources: &sources, terminal: &context.terminal };
+    let text = match args.hostile {
+        true => page.hostile(first),
+        false => page.batches(&given),
+    };
+    context.print(&text)
+}
+
+/// The subscriber that the argument names.
+fn subscriber<'c>(args: &Args, targets: &[Target], compiled: &'c Compiled) -> Result<Preview<'c>, CliError> {
+    let file = targets.iter().rev().find_map(Target::file);
+    let of_file = |files: &[crate::config::layers::SourceFile]| {
+        files.last().is_some_and(|last| file.is_some_and(|file| **file == *Path::new(&*last.path)))
+    };
+    let id = match file {
+        Some(_) => compiled.files.iter().find(|(_, files)| of_file(files)).map(|(id, _)| id.as_str()),
+        None => Some(args.wanted.as_str()),
+    };
+    id.and_then(|id| Preview::new(compiled, id)).ok_or_else(|| {
+        let known = compiled.rules.subscribers.iter().map(|rule| rule.id.as_str());
+        let meant = nearest(&args.wanted, known).map(|meant| format!("; did you mean `{meant}`?"));
+        let message = match file {
+            Some(_) => format!("no subscriber in force is from {}", args.wanted),
+            None => format!("there is no subscriber `{}`{}", args.wanted, meant.unwrap_or_default()),
+        };
+        CliError::Usage(message)
+    })
+}
+
+fn given(args: &Args, preview: &Preview<'_>, context: &Context<'_>) -> Result<Given, CliError> {
+    if let Some(path) = &args.input {
+        let events = read_events(&read_input(path)?)?;
+        return Ok(Given { events, origin: "from the input", is_real: true });
+    }
+    if let Some(count) = args.last {
+        let events = last(preview, usize::from(count), context)?;
+        return Ok(Given { events, origin: "from the history", is_real: true });
+    }
+    let (events, is_invented) = preview.examples();
+    let origin = if is_invented { "invented, as its types have no example" } else { "an example" };
+    Ok(Given { events, origin, is_real: false })
+}
+
+fn read_input(path: &Path) -> Result<String, CliError> {
+    let mut text = String::new();
+    let read = match path.to_str() {
+        Some("-") => io::stdin().read_to_string(&mut text).map(|_| ()),
+        _ => fs::read_to_string(path).map(|read| text = read),
+    };
+    let name = path.display().to_string();
+    read.map(|()| text).map_err(|source| CliError::Input { name, source })
+}
+
+/// Reads a JSON event, a list of events, or an event a line.
+fn read_events(text: &str) -> Result<Vec<TestEvent>, CliError> {
+    let mut events = Vec::new();
+    for value in serde_json::Deserializer::from_str(text).into_iter::<Value>() {
+        let value = value.map_err(|error| CliError::Usage(format!("the input is not JSON: {error}")))?;
+        let items = match value {
+            Value::Array(items) => items,
+            one @ (Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_)) => {
+                vec![one]
+            }
+        };
+        events.extend(items.into_iter().map(read_event).collect::<Result<Vec<_>, _>>()?);
+    }
+    if events.is_empty() { Err(CliError::Usage("the input has no event".to_owned())) } else { Ok(events) }
+}
+
+fn read_event(mut value: Value) -> Result<TestEvent, CliError> {
+    let wrong = |message: String| CliError::Usage(format!("the input is no event: {message}"));
+    let word = |value: &Value, name: &str| value.get(name).and_then(Value::as_str).map(str::to_owned);
+    let event_type = word(&value, "type").ok_or_else(|| wrong("it has no `type`".to_owned()))?;
+    let event_type: EventType = event_type.parse().map_err(|error| wrong(format!("{error}")))?;
+    let payload = value.get_mut("payload").map_or_else(|| Value::Object(Default::default()), Value::take);
+    if !payload.is_object() {
+        return Err(wrong("its `payload` is no object".to_owned()));
+    }
+    let severity = word(&value, "severity").map(|word| word.parse()).transpose();
+    let severity = severity.map_err(|error| wrong(format!("{error}")))?;
+    let source = word(&value, "source").map(Into::into);
+    Ok(TestEvent { severity, source, ..event(event_type, payload) })
+}
+
+/// The newest events of the subscriber's types, oldest first.
+fn last(preview: &Preview<'_>, count: usize, context: &Context<'_>) -> Result<Vec<TestEvent>, CliError> {
+    let limit = count.min(COUNT_MAX).to_string();
+    let mut found: Vec<(String, TestEvent)> = Vec::new();
+    for pattern in preview.types() {
+        let path = with_query("/v1/events", &[("type", Some(&pattern)), ("limit", Some(&limit))]);
+        let page: EventPage = context.get("read the last events", &path)?;
+        for line in &page.events {
+            let value: Value = serde_json::from_str(line.event.get())
+                .map_err(|source| CliError::Answer { doing: "read the last events", source })?;
+            let at = value.get("timestamp").and_then(Value::as_str).unwrap_or_default().to_owned();
+            found.push((at, read_event(value)?));
+        }
+    }
+    found.sort_by(|(a, _), (b, _)| b.cmp(a));
+    Ok(found.into_iter().take(count).map(|(_, event)| event).rev().collect())
+}
+
+/// What is written, and how.
+struct Page<'a> {
+    args: &'a Args,
+    preview: &'a Preview<'a>,
+    sources: &'a Sources,
+    terminal: &'a Terminal,
+}
+
+impl Page<'_> {
+    /// Each batch with its text.
+    fn batches(&self, given: &Given) -> String {
+        // Examples may be of several types: a batch is of the first one.
+        let own = if given.is_real { given.events.len() } else { 1 };
+        let mut counts: Vec<usize> = match (self.args.count.as_slice(), given.is_real) {
+            ([], true) => vec![1, own],
+            ([], false) => COUNTS.to_vec(),
+            (counts, _) => counts.iter().copied().map(usize::from).collect(),
+        };
+        counts.dedup();
+        let batch = |count: usize| {
+            let cycle = given.events.iter().take(own).cycle().take(count).enumerate();
+            let events = cycle.map(|(index, event)| match index / own {
+                0 => event.clone(),
+                number => varied(event, number),
+            });
+            let events: Vec<TestEvent> = events.collect();
+            let first = events.first().map(|event| event.event_type.to_string()).unwrap_or_default();
+            let head = match count {
+                1 => format!("one {first}, {}", given.origin),
+                count if count <= own => format!("{}, {}", counted(count, "event"), given.origin),
+                count => format!("{count} of them, varied"),
+            };
+            self.batch(&head, &events)
+        };
+        counts.into_iter().map(batch).collect::<Vec<_>>().join("\n")
+    }
+
+    fn batch(&self, head: &str, events: &[TestEvent]) -> String {
+        let configured = Formats(vec![self.preview.format()]);
+        let formats = self.args.format.as_ref().unwrap_or(&configured);
+        let played = self.preview.play(events, &formats.0);
+        let mut text = self.texts(head, events, &played);
+        match self.args.format {
+            None => {
+                for (format, delivered) in &played.delivered {
+                    let tokens = counted(tokens::estimate(delivered).0, "token");
+                    let _ =
+                        writeln!(text, "  delivered alone as {}: {tokens} with its frame", format.as_str());
+                }
+            }
+            Some(_) => {
+                for (format, delivered) in &played.delivered {
+                    let tokens = counted(tokens::estimate(delivered).0, "token");
+                    text += &self.line(format.as_str(), &tokens);
+                    text += &self.indented(delivered);
+                }
+            }
+        }
+        text
+    }
+
+    /// The notifications of a batch, or why there is none.
+    fn texts(&self, head: &str, events: &[TestEvent], played: &Previewed) -> String {
+        let json: u32 = events.iter().map(|event| tokens::estimate(&event.payload.to_string()).0).sum();
+        let own: u32 = played.made.iter().map(|made| made.tokens.0).sum();
+        let mut text = self.line(head, &format!("{}; JSON {json}", counted(own, "token")));
+        for failure in &played.failures {
+            let word = |name: &str| failure.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+            let line = failure.get("line").and_then(Value::as_u64).map(|line| format!(":{line}"));
+            let failed = format!("fails: {}{} {}", word("file"), line.unwrap_or_default(), word("message"));
+            let _ =
+                writeln!(text, "  {}", self.terminal.paint(Tone::Bad, &self.terminal.cut_after(2, &failed)));
+        }
+        for (index, made) in played.made.iter().enumerate() {
+            if index > 0 {
+                text.push_str("  --\n");
+            }
+            let content = made.content.text();
+            let decoded = toon::decode(content).ok().filter(|_| self.args.decoded);
+            let decoded = decoded.and_then(|value| serde_json::to_string_pretty(&value).ok());
+            text += &self.indented(decoded.as_deref().unwrap_or(content));
+        }
+        if played.made.is_empty() {
+            text.push_str("  no notification\n");
+            for line in &played.because {
+                let place = line.place.as_ref();
+                let place = place.map(|place| {
+                    format!("  {}:{}", self.sources.name_of(&place.file).unwrap_or(&place.file), place.line())
+                });
+                let _ = writeln!(text, "{}{}", line.text, place.unwrap_or_default());
+            }
+        }
+        text
+    }
+
+    /// The text for each of the worst values.
+    fn hostile(&self, event: &TestEvent) -> String {
+        let mut text = String::new();
+        for (head, event) in hostile(event) {
+            let events = [event];
+            text += &self.texts(&head, &events, &self.preview.play(&events, &[]));
+        }
+        if text.is_empty() { "the event has no field\n".to_owned() } else { text }
+    }
+
+    /// A line with words at its right edge, or after it if there is no room.
+    fn line(&self, head: &str, right: &str) -> String {
+        let columns = self.terminal.columns.unwrap_or(COLUMNS);
+        let room = columns.saturating_sub(width(right) + 2);
+        let head = match self.terminal.columns {
+            Some(_) => super::terminal::cut(head, room).into_owned(),
+            None => head.to_owned(),
+        };
+        let gap = columns.saturating_sub(width(&head) + width(right)).max(2);
+        format!(
+            "{}{}{}\n",
+            self.terminal.paint(Tone::Heading, &head),
+            " ".repeat(gap),
+            self.terminal.paint(Tone::Dim, right)
+        )
+    }
+
+    fn indented(&self, text: &str) -> String {
+        text.lines().map(|line| format!("  {}\n", self.terminal.cut_after(2, line))).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::cli::{
+        terminal,
+        tests::{run_against, run_in},
+    };
+    use hook::client::fake::{FakeDaemon, Scratch};
+    use std::fs;
+
+    const SUBSCRIBER: &str = "[subscriber]\nid = \"deploys\"\n[events]\ntypes = [\"deploy.*\"]\n\
+        where = \"payload.name != 'test'\"\n[batching]\nwindow_ms = 500\nmax_size = 100\n[output]\n\
+        one = \"deploy: {{ payload.name }}\"\nmany = \"\"\"\n{{ rows|toon(key=\"deploys\", columns=[\"name\", \"n\"]) }}\n\"\"\"\n\
+        [[tests]]\nname = \"one\"\nat = [[\"0s\", \"deploy.done\", { name = \"web7\", n = 1 }]]\n\
+        expect = [{ at = \"500ms\", text = \"deploy: web7\" }]\n";
+
+    fn shown(subscriber: &str, args: &[&str]) -> Result<String, String> {
+        let folder = Scratch::new();
+        fs::create_dir_all(folder.path().join("subscribers")).expect("a folder");
+        fs::write(folder.path().join("subscribers/deploys.toml"), subscriber).expect("written");
+        let input = folder.path().join("events.json").display().to_string();
+        let events = r#"{"type": "deploy.a", "payload": {"name": "x"}}{"type": "deploy.a", "payload": {"name": "test"}}"#;
+        fs::write(&input, events).expect("written");
+        let file = folder.path().join("subscribers/deploys.toml").display().to_string();
+        let same = folder.path().join("subscribers/../subscribers/deploys.toml").display().to_string();
+        let args: Vec<_> = args
+            .iter()
+            .map(|arg| arg.replace("INPUT", &input).replace("FILE", &file).replace("SAME", &same))
+            .collect();
+        let args: Vec<&str> = ["preview"].into_iter().chain(args.iter().map(String::as_str)).collect();
+        run_in(&FakeDaemon::silent(), folder.path(), &args)
+    }
+
+    #[test]
+    fn examples_are_shown_alone_and_varied() {
+        let text = shown(SUBSCRIBER, &["deploys"]).expect("it is shown");
+        for part in [
+            "one deploy.done, an example   ",
+            " tokens; JSON ",
+            "\n  deploy: web7\n  delivered alone as xml: ",
+            "\n\n3 of them, varied   ",
+            "\n  deploys[3]{name,n}:\n    web7,1\n    web8,2\n    web9,3\n",
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        assert!(text.lines().all(|line| terminal::width(line) <= 80), "{text}");
+        for file in ["FILE", "SAME"] {
+            assert_eq!(text, shown(SUBSCRIBER, &[file]).expect("the same"));
+        }
+        let forty = shown(SUBSCRIBER, &["deploys", "--count", "40"]).expect("it is shown");
+        assert!(forty.contains("  deploys[15]{name,n}:\n") && forty.contains("\n  omitted: 25\n"), "{forty}");
+    }
+
+    #[test]
+    fn formats_and_data_are_shown_on_request() {
+        let all = shown(SUBSCRIBER, &["deploys", "--count", "1", "--format", "all"]).expect("it is shown");
+        for part in ["\nxml  ", "\nmarkdown  ", "\ntoon  ", "\njson  ", "\nline  ", "  <notifications"] {
+            assert!(all.contains(part), "{part}: {all}");
+        }
+        let one = shown(SUBSCRIBER, &["deploys", "--count", "1", "--format", "json", "--decoded"])
+            .expect("it is shown");
+        assert!(one.contains("  {\n    \"deploy\": \"web7\"\n  }\njson  ") && !one.contains("xml"), "{one}");
+        let wrong = shown(SUBSCRIBER, &["deploys", "--format", "yaml"]).expect_err("no format");
+        assert!(wrong.contains("`yaml` is not a format; use one of xml"), "{wrong}");
+    }
+
+    #[test]
+    fn given_events_say_why_nothing_is_made() {
+        let text = shown(SUBSCRIBER, &["deploys", "--input", "INPUT"]).expect("it is shown");
+        for part in ["one deploy.a, from the input  ", "\n  deploy: x\n", "\n2 events, from the input  "] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        let none = SUBSCRIBER.replace("!= 'test'", "== 'none'");
+        let text = shown(&none, &["deploys", "--input", "INPUT", "--count", "1"]).expect("it is shown");
+        assert!(text.contains("\n  no notification\n  because\n    0s  deploy.a  "), "{text}");
+        assert!(text.contains("  subscribers/deploys.toml:5\n"), "{text}");
+    }
+
+    #[test]
+    fn worst_values_and_failures_are_named() {
+        let text = shown(SUBSCRIBER, &["deploys", "--hostile"]).expect("it is shown");
+        for part in ["name: commas and quotes  ", "\n  deploy: \"a, b: \\\"c\\\"\"\n", "n: absent  "] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        let failing = SUBSCRIBER.replace("{{ payload.name }}", "{{ 1 + payload.name }}");
+        let text = shown(&failing, &["deploys", "--count", "1"]).expect("it is shown");
+        assert!(
+            text.contains("\n  fails: output of deploys:1 ") && text.contains("\n  name: web7\n"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn wrong_arguments_are_one_error() {
+        for (args, part) in [
+            (&["deploy"][..], "there is no subscriber `deploy`; did you mean `deploys`?"),
+            (&["gone.toml"], "gone.toml is neither a folder nor a file"),
+            (&["deploys", "--input", "FILE"], "the input is not JSON"),
+            (&["deploys", "--count", "0"], "0 is not in 1..=1000"),
+        ] {
+            let wrong = shown(SUBSCRIBER, args).expect_err("it is wrong");
+            assert!(wrong.contains(part), "{args:?}: {wrong}");
+        }
+        let wrong = shown(&SUBSCRIBER.replace("one =", "oen ="), &["deploys"]).expect_err("an error");
+        assert!(wrong.contains("did you mean `one`?"), "{wrong}");
+    }
+
+    #[test]
+    fn last_events_are_those_of_the_daemon() {
+        let page = r#"{"events":[{"event":{"type":"tool.call.failure","payload":{"tool_name":"grep","error_type":"timeout"},"timestamp":"2026-01-05T09:00:00Z"},"notifications":[],"ended":[]}],"unmatched":0,"projection":{"applied":1,"behind":0}}"#;
+        let daemon = FakeDaemon::answering_paths(&[
+            ("/v1/events?type=tool.call.failure&limit=2", page),
+            ("/v1/events?type=tool.call.timeout&limit=2", page),
+        ]);
+        let text = run_against(&daemon, &["preview", "tool_failure", "--last", "2"]);
+        let text = text.expect("it is shown");
+        assert!(
+            text.contains("one tool.call.failure, from the history  ") && text.contains("grep"),
+            "{text}"
+        );
+    }
+}
