@@ -361,7 +361,9 @@ impl Pipeline {
         let part = layout.part(batch.rows.len());
         match rendered.failure {
             None => self.failures.succeeded(&part),
-            Some(RenderFailure { line, message }) => self.report(Failure { part, line, message }, now),
+            Some(RenderFailure { line, message, range: _ }) => {
+                self.report(Failure { part, line, message }, now)
+            }
         }
         let (priority, inject_at) = match weight {
             Weight::Untrusted | Weight::Usual => {
@@ -414,7 +416,7 @@ impl Pipeline {
                 self.failures.succeeded(&FailedPart::Sentence);
                 said
             }
-            Err(RenderFailure { line, message }) => {
+            Err(RenderFailure { line, message, range: _ }) => {
                 self.report(Failure { part: FailedPart::Sentence, line, message }, now);
                 Vec::new()
             }

@@ -40,6 +40,12 @@ impl FieldPath {
         self.segments.len() > 1 || self.or_else.as_ref().is_some_and(|path| path.is_of_payload())
     }
 
+    /// The names of the payload fields that the path begins with, alternatives included.
+    pub fn payload_fields(&self) -> impl Iterator<Item = &str> {
+        let paths = std::iter::successors(Some(self), |path| path.or_else.as_deref());
+        paths.filter_map(|path| path.segments.get(1)).map(String::as_str)
+    }
+
     /// The text of the field in `event`: strings without quotes, other values as JSON, empty if
     /// absent or null.
     pub fn text<'e>(&self, event: &'e Event) -> Cow<'e, str> {

@@ -38,6 +38,7 @@ use crate::{
             account::{ACCOUNT, Account},
         },
     },
+    sorted::SortedSet,
 };
 
 /// Longest `where`, in bytes. minijinja parses a run of operators by unguarded recursion: 2,048
@@ -49,8 +50,13 @@ pub const CONDITION_FUEL: u64 = 500;
 /// times.
 pub const CONDITION_STEPS: u64 = 20_000;
 
-const GRAMMAR: Grammar =
-    Grammar { variables: &FieldPath::ROOTS, filters: &[], functions: &[], unknown: unknown_field };
+const GRAMMAR: Grammar = Grammar {
+    variables: &FieldPath::ROOTS,
+    filters: &[],
+    functions: &[],
+    event_fields: &[],
+    unknown: unknown_field,
+};
 
 static ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(|| {
     sandbox::environment(UndefinedBehavior::Chainable, CONDITION_FUEL, |_, value| Ok(value.clone()))
@@ -65,6 +71,8 @@ pub struct Condition {
 struct Compiled {
     program: Program,
     is_constant: bool,
+    /// The payload fields that it names.
+    fields: SortedSet<String>,
 }
 
 /// Why a text is not a valid condition.
@@ -120,6 +128,12 @@ impl Condition {
         self.compiled.get().is_some_and(|compiled| compiled.as_ref().is_ok_and(|known| known.is_constant))
     }
 
+    /// The payload fields that it names as `payload.name`; none if it does not compile.
+    pub fn fields(&self) -> &SortedSet<String> {
+        static NONE: SortedSet<String> = SortedSet::new();
+        self.compiled().map_or(&NONE, |compiled| &compiled.fields)
+    }
+
     /// Whether `event` meets the condition. Truth is as in minijinja.
     ///
     /// Errors: an operation that is invalid for its values, or more than [`CONDITION_FUEL`] or
@@ -139,7 +153,7 @@ impl Compiled {
     fn new(source: &Arc<str>) -> Result<Self, ConditionError> {
         let (program, checked) = Program::expression(Arc::clone(source), &GRAMMAR)
             .map_err(|fault| condition_error(source, fault))?;
-        Ok(Self { program, is_constant: checked.asks.is_empty() })
+        Ok(Self { program, is_constant: checked.asks.is_empty(), fields: checked.fields })
     }
 }
 

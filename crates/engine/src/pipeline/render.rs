@@ -32,7 +32,7 @@ mod draft;
 mod table;
 mod template;
 
-use std::sync::Arc;
+use std::{ops::Range, sync::Arc};
 
 use serde_json::{Map, Value};
 use toon::tokens;
@@ -56,9 +56,11 @@ use crate::{
 pub use self::{
     declared::{BatchText, Declared, EventText, Layout, Sentence, Several},
     draft::{OUTPUT_BYTES_MAX, ROWS_MAX, RenderInput, TemplateError},
+    table::clean_event::EVENT_FIELDS,
     table::{Column, Table},
     template::{Code, EVENT_VARIABLES, OPTIONAL},
 };
+pub use crate::pipeline::sandbox::StrayField;
 
 /// The key for the count of repeats of rows in earlier notifications; a shown row has its own
 /// `repeats`.
@@ -99,6 +101,8 @@ pub struct Rendered {
 pub struct RenderFailure {
     /// The line of the template, or of the text of one event, from 1, if known.
     pub line: Option<usize>,
+    /// The bytes of the expression there, if known.
+    pub range: Option<Range<usize>>,
     /// The message.
     pub message: String,
 }
@@ -128,6 +132,11 @@ impl Templates {
         self.by_name.contains_key(name)
     }
 
+    /// The fields that the template `name` reads of an event and that no event has.
+    pub fn stray_fields(&self, name: &str) -> &[StrayField] {
+        self.by_name.get(name).map_or(&[], Template::strays)
+    }
+
     /// Renders a batch with the template `name`, or with the generic table if that fails.
     ///
     /// Shape: the content is never empty and has at most `max_tokens`, unless that is too small for
@@ -140,7 +149,9 @@ impl Templates {
         let attempt = match self.by_name.get(name) {
             Some(template) => fit_template(input, &mut clean, template),
             None if name == GENERIC => return generic_table(input, &mut clean, None),
-            None => Err(Attempt::Failed { line: None, message: "no template has this name".into() }),
+            None => {
+                Err(Attempt::Failed { line: None, range: None, message: "no template has this name".into() })
+            }
         };
         attempt.unwrap_or_else(|failed| generic_in_place(input, &mut clean, failed))
     }
@@ -148,14 +159,14 @@ impl Templates {
 
 /// Renders a batch as the generic table, because the author's template or text failed.
 fn generic_in_place(input: &RenderInput<'_>, clean: &mut CleanRows<'_>, failed: Attempt) -> Rendered {
-    let (line, message) = match failed {
-        Attempt::Failed { line, message } => (line, message),
-        Attempt::Nothing => (None, "its output is empty".into()),
+    let (line, range, message) = match failed {
+        Attempt::Failed { line, range, message } => (line, range, message),
+        Attempt::Nothing => (None, None, "its output is empty".into()),
         Attempt::TooBig => {
-            (None, format!("not even one row and field of it fit {} tokens", input.max_tokens.0))
+            (None, None, format!("not even one row and field of it fit {} tokens", input.max_tokens.0))
         }
     };
-    generic_table(input, clean, Some(RenderFailure { line, message }))
+    generic_table(input, clean, Some(RenderFailure { line, range, message }))
 }
 
 /// Renders a batch as the generic table.

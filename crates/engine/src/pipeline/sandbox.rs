@@ -15,6 +15,7 @@ mod lint;
 mod operators;
 mod patterns;
 mod rewrite;
+mod strays;
 
 #[cfg(test)]
 mod tests;
@@ -31,6 +32,7 @@ use self_cell::self_cell;
 
 use self::patterns::Patterns;
 
+pub use self::strays::StrayField;
 pub(super) use self::{
     filters::Expand,
     lint::{Cause, Checked, Fault, Grammar},

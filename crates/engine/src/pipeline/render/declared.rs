@@ -208,7 +208,7 @@ fn draft(written: Written, sources: bool) -> Result<Draft, Attempt> {
 }
 
 fn failed(message: String) -> Attempt {
-    Attempt::Failed { line: None, message }
+    Attempt::Failed { line: None, range: None, message }
 }
 
 /// Most events of a batch with words of their own; the rest is counted.
@@ -265,8 +265,8 @@ impl Sentence {
 
 fn failure(failed: Attempt) -> RenderFailure {
     match failed {
-        Attempt::Failed { line, message } => RenderFailure { line, message },
-        Attempt::Nothing => RenderFailure { line: None, message: "its output is empty".into() },
-        Attempt::TooBig => RenderFailure { line: None, message: "it prints too much".into() },
+        Attempt::Failed { line, range, message } => RenderFailure { line, range, message },
+        Attempt::Nothing => RenderFailure { line: None, range: None, message: "its output is empty".into() },
+        Attempt::TooBig => RenderFailure { line: None, range: None, message: "it prints too much".into() },
     }
 }

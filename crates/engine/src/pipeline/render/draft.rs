@@ -21,7 +21,7 @@ pub(super) enum Attempt {
     /// It prints nothing for the batch.
     Nothing,
     /// A failure for all sizes; another template is needed.
-    Failed { line: Option<usize>, message: String },
+    Failed { line: Option<usize>, range: Option<Range<usize>>, message: String },
 }
 
 /// A template's output for a batch.

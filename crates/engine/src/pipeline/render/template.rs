@@ -33,7 +33,7 @@ use super::{
     },
     draft::{Attempt, Body, Draft, Printed as Counts},
     table::{
-        clean_event::{EventView, Events, REPEATS, Shown, clean_field},
+        clean_event::{EVENT_FIELDS, EventView, Events, REPEATS, Shown, clean_field},
         rows::Rows,
     },
 };
@@ -41,7 +41,7 @@ use crate::{
     event::FIELD_CHARS_MAX,
     notification::SubscriberId,
     pipeline::sandbox::{
-        self, Checked, Grammar, OwnText, Program, Trace,
+        self, Checked, Grammar, OwnText, Program, StrayField, Trace,
         account::{self, ACCOUNT, Account},
     },
     pipeline::threshold::Reached,
@@ -60,6 +60,7 @@ const GRAMMAR: Grammar = Grammar {
     variables: &VARIABLES,
     filters: &FILTERS,
     functions: &[filters::NAME],
+    event_fields: &EVENT_FIELDS,
     unknown: lint::unknown_variable,
 };
 const EVENT_GRAMMAR: Grammar =
@@ -150,6 +151,8 @@ struct Compiled {
     printed: Counts,
     /// The payload fields that it names.
     fields: SortedSet<String>,
+    /// The fields that it reads of an event and that no event has.
+    strays: Vec<StrayField>,
 }
 
 impl PartialEq for Template {
@@ -172,7 +175,7 @@ impl Compiled {
         let (program, checked) = Program::template(Arc::clone(source), view.grammar())
             .map_err(|fault| lint::template_error(source, fault))?;
         let (environment, printed) = (view.environment(&checked), view.printed(source, &checked));
-        Ok(Self { program, view, environment, printed, fields: checked.fields })
+        Ok(Self { program, view, environment, printed, fields: checked.fields, strays: checked.strays })
     }
 }
 
@@ -199,6 +202,11 @@ impl Template {
         self.compiled().map_or(&NONE, |compiled| &compiled.fields)
     }
 
+    /// The fields that it reads of an event and that no event has; none if it does not compile.
+    pub(super) fn strays(&self) -> &[StrayField] {
+        self.compiled().map_or(&[], |compiled| &compiled.strays)
+    }
+
     /// Runs the template and converts its output into one strict document.
     pub(super) fn run(
         &self,
@@ -214,7 +222,7 @@ impl Template {
             Misfit::Nothing => Attempt::Nothing,
             Misfit::Wrong { line, message } => {
                 let line = line.and_then(|line| compiled.line(line, input, events, account));
-                Attempt::Failed { line, message }
+                Attempt::Failed { line, range: None, message }
             }
         })?;
         let shows_repeats = match &body {
@@ -246,7 +254,7 @@ impl Template {
 
 /// The failure of a template that does not compile.
 fn unusable(error: &TemplateError) -> Attempt {
-    Attempt::Failed { line: Some(error.line), message: error.message.clone() }
+    Attempt::Failed { line: Some(error.line), range: error.range.clone(), message: error.message.clone() }
 }
 
 impl Compiled {
@@ -494,7 +502,7 @@ fn failed(error: &Error) -> Attempt {
         (kind, Some(detail)) => format!("{kind}: {detail}"),
         (kind, None) => kind.to_string(),
     };
-    Attempt::Failed { line: error.line(), message }
+    Attempt::Failed { line: error.line(), range: error.range(), message }
 }
 
 /// The code in a template.

@@ -19,6 +19,7 @@ use super::{
     filters, formats,
     patterns::{self, Patterns},
     rewrite::Guarded,
+    strays::{Kind, Scope, StrayField, fields_in_arguments, kind_of, range},
 };
 use crate::{nearest::nearest, sorted::SortedSet};
 
@@ -39,6 +40,8 @@ pub(in crate::pipeline) struct Grammar {
     pub(in crate::pipeline) variables: &'static [&'static str],
     pub(in crate::pipeline) filters: &'static [&'static str],
     pub(in crate::pipeline) functions: &'static [&'static str],
+    /// The fields of an item of `events`; empty without that variable.
+    pub(in crate::pipeline) event_fields: &'static [&'static str],
     /// The error message for an unknown variable.
     pub(in crate::pipeline) unknown: fn(&str) -> String,
 }
@@ -78,6 +81,8 @@ pub(in crate::pipeline) struct Checked {
     pub(in crate::pipeline) fields: SortedSet<String>,
     /// The grammar's own filters in use.
     pub(in crate::pipeline) filters: SortedSet<&'static str>,
+    /// The fields that it reads of an event and that no event has, in order.
+    pub(in crate::pipeline) strays: Vec<StrayField>,
     /// The accesses that it guards.
     pub(in crate::pipeline) guarded: Guarded,
     /// The regular expressions in use.
@@ -105,10 +110,11 @@ pub(super) fn check_expression(tree: &Expr<'_>, grammar: &Grammar) -> Result<Che
 struct Walk<'g, 's> {
     grammar: &'g Grammar,
     /// Names defined by the source, innermost scope last.
-    scopes: Vec<SortedSet<&'s str>>,
+    scopes: Vec<Scope<'s>>,
     asks: SortedSet<String>,
     fields: SortedSet<String>,
     used: SortedSet<&'static str>,
+    strays: Vec<StrayField>,
     guarded: Guarded,
     patterns: Patterns,
     fault: Option<Fault>,
@@ -118,10 +124,11 @@ impl<'g, 's> Walk<'g, 's> {
     fn new(grammar: &'g Grammar) -> Self {
         Self {
             grammar,
-            scopes: vec![SortedSet::new()],
+            scopes: vec![Scope::new()],
             asks: SortedSet::new(),
             fields: SortedSet::new(),
             used: SortedSet::new(),
+            strays: Vec::new(),
             guarded: Guarded::default(),
             patterns: Patterns::default(),
             fault: None,
@@ -129,8 +136,9 @@ impl<'g, 's> Walk<'g, 's> {
     }
 
     fn end(self) -> Result<Checked, Fault> {
-        let Self { asks, fields, used: filters, guarded, patterns, .. } = self;
-        self.fault.map_or(Ok(Checked { asks, fields, filters, guarded, patterns }), Err)
+        let Self { asks, fields, used: filters, mut strays, guarded, patterns, .. } = self;
+        strays.sort_by_key(|stray| stray.range.start);
+        self.fault.map_or(Ok(Checked { asks, fields, filters, strays, guarded, patterns }), Err)
     }
 
     /// Keeps the first fault in the source.
@@ -142,20 +150,20 @@ impl<'g, 's> Walk<'g, 's> {
         }
     }
 
-    fn assign(&mut self, target: &Expr<'s>) {
+    fn assign(&mut self, target: &Expr<'s>, kind: Kind) {
         if let (Expr::Var(name), Some(scope)) = (target, self.scopes.last_mut()) {
-            scope.insert(name.id);
+            scope.insert(name.id, kind);
         } else if let Expr::List(list) = target {
-            list.items.iter().for_each(|item| self.assign(item));
+            list.items.iter().for_each(|item| self.assign(item, Kind::Other));
         } else if let Expr::Tuple(tuple) = target {
-            tuple.items.iter().for_each(|item| self.assign(item));
+            tuple.items.iter().for_each(|item| self.assign(item, Kind::Other));
         } else {
             self.expression(target);
         }
     }
 
     fn inside(&mut self, walk: impl FnOnce(&mut Self)) {
-        self.scopes.push(SortedSet::new());
+        self.scopes.push(Scope::new());
         walk(self);
         self.scopes.pop();
     }
@@ -179,18 +187,20 @@ impl<'g, 's> Walk<'g, 's> {
             Stmt::WithBlock(with) => self.inside(|walk| {
                 for (target, value) in &with.assignments {
                     walk.expression(value);
-                    walk.assign(target);
+                    let kind = walk.kind_of(value);
+                    walk.assign(target, kind);
                 }
                 walk.statements(&with.body);
             }),
             Stmt::Set(set) => {
                 self.expression(&set.expr);
-                self.assign(&set.target);
+                let kind = self.kind_of(&set.expr);
+                self.assign(&set.target, kind);
             }
             Stmt::SetBlock(set) => {
                 self.inside(|walk| walk.statements(&set.body));
                 self.optional(set.filter.as_ref());
-                self.assign(&set.target);
+                self.assign(&set.target, Kind::Other);
             }
             Stmt::FilterBlock(block) => {
                 self.expression(&block.filter);
@@ -229,8 +239,9 @@ impl<'g, 's> Walk<'g, 's> {
 
     fn for_loop(&mut self, walked: &ast::ForLoop<'s>) {
         self.expression(&walked.iter);
+        let kind = self.kind_of(&walked.iter).of_item();
         self.inside(|walk| {
-            walk.assign(&walked.target);
+            walk.assign(&walked.target, kind);
             walk.optional(walked.filter_expr.as_ref());
             walk.statements(&walked.body);
         });
@@ -239,13 +250,13 @@ impl<'g, 's> Walk<'g, 's> {
 
     fn declare(&mut self, declared: &ast::Macro<'s>) {
         if let Some(scope) = self.scopes.last_mut() {
-            scope.insert(declared.name);
+            scope.insert(declared.name, Kind::Other);
         }
         self.inside(|walk| walk.macro_body(declared));
     }
 
     fn macro_body(&mut self, declared: &ast::Macro<'s>) {
-        declared.args.iter().for_each(|argument| self.assign(argument));
+        declared.args.iter().for_each(|argument| self.assign(argument, Kind::Other));
         declared.defaults.iter().for_each(|default| self.expression(default));
         self.statements(&declared.body);
     }
@@ -277,6 +288,9 @@ impl<'g, 's> Walk<'g, 's> {
                     self.guarded.add_filtered(filter.name, chain);
                 }
                 self.optional(filter.expr.as_ref());
+                if filter.expr.as_ref().is_some_and(|of| self.kind_of(of) == Kind::Events) {
+                    self.strays.extend(fields_in_arguments(filter, self.grammar.event_fields));
+                }
                 self.filter(filter.name, named(filter.span(), filter.name));
                 self.names_in_arguments(filter);
                 self.literals(filter.name, filter.span(), &filter.args);
@@ -292,9 +306,20 @@ impl<'g, 's> Walk<'g, 's> {
                 if matches!(&attribute.expr, Expr::Var(name) if name.id == PAYLOAD && !self.is_own(name.id)) {
                     self.fields.insert(attribute.name.to_owned());
                 }
+                if self.kind_of(&attribute.expr) == Kind::Event {
+                    let end = range(attribute.span()).end;
+                    let place = end.saturating_sub(attribute.name.len())..end;
+                    let stray = StrayField::new(attribute.name, place, self.grammar.event_fields);
+                    self.strays.extend(stray);
+                }
                 self.expression(&attribute.expr);
             }
             Expr::GetItem(item) => {
+                if let (Expr::Const(name), Kind::Event) = (&item.subscript_expr, self.kind_of(&item.expr)) {
+                    let named = name.value.as_str().map(|text| (text, range(name.span())));
+                    let fields = self.grammar.event_fields;
+                    self.strays.extend(named.and_then(|(text, place)| StrayField::new(text, place, fields)));
+                }
                 self.expression(&item.expr);
                 self.expression(&item.subscript_expr);
             }
@@ -307,7 +332,12 @@ impl<'g, 's> Walk<'g, 's> {
 
     /// Whether the source defines the name.
     fn is_own(&self, name: &str) -> bool {
-        self.scopes.iter().any(|scope| scope.contains(name))
+        self.scopes.iter().any(|scope| scope.contains_key(name))
+    }
+
+    /// Whether an expression is an event or a list of events.
+    fn kind_of(&self, expression: &Expr<'s>) -> Kind {
+        if self.grammar.event_fields.is_empty() { Kind::Other } else { kind_of(expression, &self.scopes) }
     }
 
     fn variable(&mut self, name: &'s str, span: Span) {
@@ -450,6 +480,9 @@ impl<'g, 's> Walk<'g, 's> {
                 let known: SortedSet<&str> = FILTERS.iter().chain(self.grammar.filters).copied().collect();
                 let hint = match nearest(name, known) {
                     Some(nearest) => format!("did you mean `{nearest}`?"),
+                    None if self.grammar.filters.is_empty() => {
+                        "docs/subscribers.md lists the filters".to_owned()
+                    }
                     None => "those that write TOON are toon, toon_key and toon_row".to_owned(),
                 };
                 format!("unknown filter `{name}`; {hint}")
@@ -466,10 +499,6 @@ impl<'g, 's> Walk<'g, 's> {
             .map_or_else(String::new, |nearest| format!("; did you mean `{nearest}`?"));
         self.refuse(place, format!("unknown test `{name}`{hint}"));
     }
-}
-
-fn range(span: Span) -> Range<usize> {
-    span.start_offset as usize..span.end_offset as usize
 }
 
 /// The byte range of a name at the start of a span.

@@ -16,6 +16,7 @@ const FUEL: u64 = 200_000;
 const GRAMMAR: Grammar = Grammar {
     variables: &["payload", "n"],
     filters: &[],
+    event_fields: &[],
     functions: &[],
     unknown: |name| format!("no `{name}`"),
 };

@@ -313,8 +313,8 @@ fn clean_value(value: &Value, chars_max: usize) -> Value {
     }
 }
 
-/// The names of an event's fields, in order.
-const EVENT_FIELDS: [&str; 9] =
+/// The names of an event's fields in a template, in order.
+pub const EVENT_FIELDS: [&str; 9] =
     ["id", "type", "source", "severity", "timestamp", "payload", REPEATS, "session", "workspace"];
 
 /// An item of `events` in a template: a map whose fields are created on use.
