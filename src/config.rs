@@ -13,6 +13,7 @@
 //! assert_eq!(compiled.report.to_string(), "");
 //! ```
 
+pub mod lints;
 pub mod load;
 pub mod trial;
 
@@ -21,6 +22,7 @@ pub mod text;
 mod threshold;
 
 mod catalogue;
+pub mod lint_name;
 mod raw;
 mod values;
 

@@ -4,6 +4,8 @@
 //! outside of any layer is checked on top of the shipped and the system's layers. So an editor can
 //! check the file it has just saved.
 
+mod form;
+
 use std::{
     fs,
     path::{self, Path, PathBuf},
@@ -11,15 +13,19 @@ use std::{
 
 use engine::{event::catalogue, words::counted};
 
+use self::form::Form;
 use super::{CliError, Context, matchers, parse, refused, status::HASH_CHARS};
 use crate::{
     api::wire::views::{ConfigView, FindingsView, ReloadView},
     config::{
         compile::{Compiled, compile},
         layers::{FileKind, LayerKind, Sources},
+        lints::{
+            Lint,
+            report::{self, Denied},
+        },
         load::{SYSTEM_FOLDER, read_layers_over, with_file},
         report::{Diagnostic, Report},
-        trial,
     },
 };
 
@@ -30,19 +36,30 @@ pub(super) struct Args {
     /// configuration folder]
     #[arg(value_name = "PATH")]
     paths: Vec<PathBuf>,
-    /// Print the findings as JSON
-    #[arg(long)]
-    json: bool,
+    /// The form of the output
+    #[arg(long, value_enum, value_name = "FORM", default_value_t = Form::Text)]
+    format: Form,
+    /// Count a lint as an error, or all warnings: `--deny warnings`
+    #[arg(long, value_name = "NAME|warnings")]
+    deny: Vec<String>,
+    /// Print the page of a lint, and check nothing
+    #[arg(long, value_name = "NAME", exclusive = true)]
+    explain: Option<String>,
 }
 
 pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError> {
+    if let Some(name) = &args.explain {
+        let lint = Lint::named(name).map_err(CliError::Usage)?;
+        return context.print(&format!("{lint}\n"));
+    }
+    let denied = denied(&args.deny)?;
     let targets = match (args.paths.as_slice(), &context.paths) {
         ([], Ok(paths)) => vec![Target::Layer(paths.config.clone())],
         ([], Err(error)) => return Err(CliError::Paths(error.clone())),
         (paths, _) => paths.iter().map(|path| Target::of(path)).collect::<Result<_, _>>()?,
     };
     let sources = read(Sources::shipped(), &targets);
-    let report = check(&sources).with(check_matchers(&targets));
+    let report = check(&sources, &denied).with(check_matchers(&targets));
     let is_of_files = targets.iter().all(|target| target.file().is_some());
     let is_wanted =
         |file: &str| targets.iter().filter_map(Target::file).any(|path| *path == *Path::new(file));
@@ -51,10 +68,12 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
         false => (report, format!("the shipped files and {}", places(&targets))),
     };
     let errors = report.error_count();
-    match (args.json, errors + report.warning_count()) {
-        (true, _) => context.print(&format!("{}\n", report.to_json()))?,
-        (false, 0) => context.say(&format!("no errors in {places}\n"))?,
-        (false, _) => context.say(&format!("{report}\n{}\n", counts(errors, report.warning_count())))?,
+    match (args.format, errors + report.warning_count()) {
+        (Form::Json, _) => context.print(&format!("{}\n", report.to_json()))?,
+        (Form::Github, _) => context.print(&form::github(&report))?,
+        (Form::Sarif, _) => context.print(&format!("{}\n", form::sarif(&report)))?,
+        (Form::Text, 0) => context.say(&format!("no errors in {places}\n"))?,
+        (Form::Text, _) => context.say(&format!("{report}\n{}\n", counts(errors, report.warning_count())))?,
     }
     match errors {
         0 => Ok(()),
@@ -62,11 +81,24 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
     }
 }
 
-/// Compiles and tests everything.
-fn check(sources: &Sources) -> Report {
-    let compiled = compiled_of(sources);
-    let tried = trial::findings(sources, &compiled);
-    compiled.report.with(tried)
+/// The word for every warning.
+const WARNINGS: &str = "warnings";
+
+/// The lints in the arguments of `--deny`.
+fn denied(names: &[String]) -> Result<Denied, CliError> {
+    let mut denied = Denied::default();
+    for name in names {
+        match name.as_str() {
+            WARNINGS => denied.warnings = true,
+            name => denied.lints.push(Lint::named(name).map_err(CliError::Usage)?.name),
+        }
+    }
+    Ok(denied)
+}
+
+/// Compiles, tests and lints everything.
+fn check(sources: &Sources, denied: &Denied) -> Report {
+    report::report(sources, &compiled_of(sources), denied)
 }
 
 /// Reads the files of problem matchers.
@@ -318,7 +350,7 @@ mod tests {
         assert_eq!(fine, Ok(format!("no errors in {file}\n")));
         write(folder.path(), "matchers/a.json", &right.replace("(.*)", "("));
         write(folder.path(), "matchers/b.json", "{\n  \"problemMatchers\": []\n}");
-        let shown = run_against(&daemon, &["check", &path, "--json"]).expect_err("fails");
+        let shown = run_against(&daemon, &["check", &path, "--format", "json"]).expect_err("fails");
         for part in ["problemMatcher[0].pattern[0].regexp", "did you mean `problemMatcher`?", "\"line\":2"] {
             assert!(shown.contains(part), "{part}: {shown}");
         }
@@ -383,6 +415,61 @@ mod tests {
             ),
             "{error}"
         );
+    }
+
+    #[test]
+    fn lint_is_explained_denied_and_allowed() {
+        let folder = Scratch::new();
+        let subscriber =
+            "[subscriber]\nid = \"ci\"\n[events]\ntypes = [\"ci.check.failed\"]\nwhere = \"'a' == 'a'\"";
+        let file = write(folder.path(), "subscribers/ci.toml", subscriber);
+        let check = |args: &[&str]| run_against(&FakeDaemon::silent(), &[&["check"], args].concat());
+        let warned = check(&[&file]).expect("a warning");
+        assert!(
+            warned.contains("warning[constant-where]") && warned.contains("0 errors, 1 warning"),
+            "{warned}"
+        );
+        for deny in ["warnings", "constant-where"] {
+            let denied = check(&[&file, "--deny", deny]).expect_err("an error");
+            assert!(denied.starts_with("error[constant-where]"), "{denied}");
+        }
+        let unknown = check(&[&file, "--deny", "constant-were"]).expect_err("no lint");
+        assert!(
+            unknown.ends_with("there is no lint `constant-were`; did you mean `constant-where`?"),
+            "{unknown}"
+        );
+        let page = check(&["--explain", "constant-where"]).expect("its page");
+        assert!(page.starts_with("constant-where (warning)\n") && page.contains("\nright: "), "{page}");
+        write(folder.path(), "subscribers/ci.toml", &format!("{subscriber} # aside: allow(constant-where)"));
+        assert_eq!(check(&[&file, "--deny", "warnings"]), Ok(format!("no errors in {file}\n")));
+    }
+
+    #[test]
+    fn findings_have_forms_for_services() {
+        let folder = Scratch::new();
+        let subscriber = "[subscriber]\nid = \"ci\"\n[events]\ntyps = []\ntypes = [\"ci.check.faild\"]\n";
+        let file = write(folder.path(), "subscribers/ci.toml", subscriber);
+        let check = |form: &str| {
+            run_against(&FakeDaemon::silent(), &["check", &file, "--format", form]).expect_err("an error")
+        };
+        let github = check("github");
+        let expected = format!(
+            "::error file={file},line=4,col=1,title=mistake::unknown key `typs`; did you mean `types`?"
+        );
+        assert!(github.starts_with(&expected), "{github}");
+        let sarif = check("sarif");
+        let (json, _) = sarif.split_once('\n').expect("a line");
+        let log: serde_json::Value = serde_json::from_str(json).expect("JSON");
+        let results = &log["runs"][0]["results"];
+        assert_eq!(
+            (&results[0]["ruleId"], &results[1]["ruleId"]),
+            (&"mistake".into(), &"unknown-type".into())
+        );
+        let location = &results[1]["locations"][0]["physicalLocation"];
+        let region = serde_json::json!({ "startLine": 5, "startColumn": 10, "endLine": 5, "endColumn": 26 });
+        assert_eq!(location["region"], region);
+        assert_eq!(location["artifactLocation"]["uri"], format!("file://{file}"));
+        assert_eq!(log["runs"][0]["tool"]["driver"]["rules"].as_array().map(Vec::len), Some(19));
     }
 
     #[test]

@@ -70,7 +70,15 @@ const GROUPS: [Group; 5] = [
         commands: &[
             ("subscribers", &["aside subscribers", "aside subscribers tool_failure"]),
             ("edit", &["aside edit tool_failure", "aside edit tool_failure --text"]),
-            ("check", &["aside check", "aside check subscribers/deploys.toml"]),
+            (
+                "check",
+                &[
+                    "aside check",
+                    "aside check subscribers/deploys.toml",
+                    "aside check --deny warnings --format github",
+                    "aside check --explain unknown-field",
+                ],
+            ),
             (
                 "test",
                 &[

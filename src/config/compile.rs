@@ -23,6 +23,7 @@ use crate::{
         daemon::{self, DaemonConfig},
         layers::{FileKind, LayerKind, SourceFile, Sources, Unreadable},
         layout::{DeclaredPlaces, KnownTemplates, TEMPLATE_SUFFIX},
+        lint_name::LintName,
         raw::Document,
         report::{Diagnostic, Level, Place, Report, sentence, shown},
         subscriber::Context,
@@ -135,10 +136,19 @@ pub fn compile(sources: &Sources, known_types: &[&str]) -> Compiled {
 
 fn unreadable(sources: &Sources) -> Vec<Diagnostic> {
     let diagnose = |words: &str, file: &Unreadable| {
-        Diagnostic::error(Place::file(&file.path), "", format!("{words}: {}", sentence(&file.why)))
+        let place = match &file.bad_byte {
+            Some((text, at)) => {
+                Place::new(&file.path, text, *at..*at + char::REPLACEMENT_CHARACTER.len_utf8())
+            }
+            None => Place::file(&file.path),
+        };
+        Diagnostic::error(place, "", format!("{words}: {}", sentence(&file.why)))
     };
     let unreadable = sources.unreadable().iter().map(|file| diagnose("file cannot be read", file));
-    let ignored = sources.ignored().iter().map(|file| diagnose("this is not read", file).into_warning());
+    let ignored = sources
+        .ignored()
+        .iter()
+        .map(|file| diagnose("this is not read", file).into_lint(LintName::UnusedFile));
     unreadable.chain(ignored).collect()
 }
 
@@ -167,7 +177,7 @@ fn compile_templates<'s>(
         if !name.ends_with(TEMPLATE_SUFFIX) {
             let message =
                 format!("`{}` is not used: the name of a template ends in {TEMPLATE_SUFFIX}", shown(name));
-            found.push(Diagnostic::error(Place::file(&file.path), "", message).into_warning());
+            found.push(Diagnostic::lint(LintName::UnusedFile, Place::file(&file.path), "", message));
         } else if let Err(error) = add_template(&mut templates, name, &file.text) {
             let bad = bad_template(file, &error);
             let note = "the template of this name in an earlier layer stays in use";

@@ -9,6 +9,7 @@ use std::{rc::Rc, sync::Arc};
 
 use crate::config::{
     layers::{LayerKind, SourceFile},
+    lint_name::LintName,
     raw::{Document, Value},
     report::{Diagnostic, Place, is_bare_key, shown},
 };
@@ -32,6 +33,8 @@ pub struct KeyInForce {
     pub value: Arc<str>,
     /// Where its file has it.
     pub place: Place,
+    /// Where its file has the value.
+    pub value_place: Place,
 }
 
 /// Whether a key defines the text.
@@ -85,6 +88,7 @@ fn own_keys(document: &Document<'_>) -> Vec<KeyInForce> {
         key: format!("{section}.{name}"),
         value: literal(&value).into(),
         place: value.key_place(),
+        value_place: value.place(),
     };
     keys.into_iter().map(key).collect()
 }
@@ -276,7 +280,7 @@ fn finding(before: &KeyInForce, own: &[KeyInForce], place: &Place) -> Diagnostic
     let message = format!("`{name}` was {} in {}, and {is}", bare(&before.value), before.place.file);
     Diagnostic::error(place.clone(), before.key.as_str(), message)
         .with_note("`inherit = true` under [subscriber] keeps what this file does not name")
-        .into_warning()
+        .into_lint(LintName::LostKey)
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ use toml::de::DeValue;
 
 pub use crate::config::{daemon::tables as settings, subscriber::tables as subscriber};
 use crate::config::{
+    lint_name::LintName,
     raw::{Parsed, Section, Value},
     report::{sentence, shown},
     sinks, values,
@@ -199,7 +200,7 @@ impl Keys for Section<'_> {
     }
 
     fn warn(&mut self, key: Name, message: &str) {
-        self.object(key, |value| value.error(message).into_warning());
+        self.object(key, |value| value.error(message).into_lint(LintName::NoEffect));
     }
 }
 

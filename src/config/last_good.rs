@@ -194,8 +194,13 @@ mod tests {
         ]);
         for name in ["", "aside.toml", "subscribers", "subscribers/a.toml"] {
             let path = format!("/home/u/.config/aside/{name}").trim_end_matches('/').into();
-            let unreadable =
-                Unreadable { layer: LayerKind::User, name: name.into(), path, why: "no".to_owned() };
+            let unreadable = Unreadable {
+                layer: LayerKind::User,
+                name: name.into(),
+                path,
+                why: "no".to_owned(),
+                bad_byte: None,
+            };
             let usable = usable(Sources::shipped().with([], [unreadable.clone()]), Some(&good), &[]);
             let replaced: Vec<&str> =
                 usable.replaced.iter().map(|path| &path["/home/u/.config/aside/".len()..]).collect();
@@ -216,7 +221,7 @@ mod tests {
         for (text, has_all_settings) in [("x =", false), ("[journal]\nretain_age = \"off\"\n", true)] {
             let good = kept(&[("aside.toml", text), ("subscribers/a.toml", &subscriber("a", ""))]);
             let (name, path, why) = ("".into(), "/home/u/.config/aside".into(), "no".to_owned());
-            let missing = Unreadable { layer: LayerKind::User, name, path, why };
+            let missing = Unreadable { layer: LayerKind::User, name, path, why, bad_byte: None };
             let usable = usable(Sources::shipped().with([], [missing]), Some(&good), &[]);
             let is_found = usable.replaced.contains(&"/home/u/.config/aside/subscribers/a.toml".into());
             assert_eq!((is_found, usable.has_all_settings), (true, has_all_settings), "{text}");

@@ -108,6 +108,9 @@ pub struct Unreadable {
     pub path: Arc<str>,
     /// Why, as a lowercase fragment.
     pub why: String,
+    /// The text around a byte that is not UTF-8, which is a replacement character there, and the
+    /// offset of that character.
+    pub bad_byte: Option<(Text, usize)>,
 }
 
 impl Unreadable {

@@ -343,6 +343,14 @@ fn read_template(value: &Value<'_>, templates: &KnownTemplates<'_>) -> Parsed<La
     if found == render::GENERIC {
         return Ok(Layout::generic());
     }
+    if found.contains(['\n', '{']) {
+        let place = value.place();
+        let place = place.first_of(&["\"\"\"", "'''"]).unwrap_or(place);
+        let note = "write the text of one event as `one` and that of several as [output.table], or the text of \
+                    both into a file templates/ID.toon.j2";
+        let wrong = value.error("`template` names a file, and this is a text");
+        return Err(vec![Diagnostic { place, ..wrong }.with_note(note)]);
+    }
     let name = template_name(found);
     if templates.names.contains(name.as_str()) {
         // One that does not compile has its own error; the file that names it is left out without a

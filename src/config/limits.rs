@@ -28,6 +28,7 @@ use strum::{IntoStaticStr, VariantArray};
 use toon::tokens;
 
 use crate::config::{
+    lint_name::LintName,
     raw::{Parsed, Section, Value},
     report::shown,
     values,
@@ -129,7 +130,7 @@ fn read_resolve(
         let message =
             "`resolved_by` needs `equal`: the fields that must match for an event to resolve a notification";
         let note = "such as equal = \"payload.name\"; with equal = \"\" it resolves everything";
-        section.object("resolved_by", |value| value.error(message).with_note(note));
+        section.object("resolved_by", |value| value.error(message).with_note(note).named(LintName::NoEqual));
     }
     Some(ResolveRule { by, equal: equal.unwrap_or_else(|| supersede_key.to_vec()) })
 }

@@ -62,6 +62,7 @@ fn listed(rule: &Subscriber, sources: &Sources, compiled: &Compiled) -> Listed {
             key: "output.template".to_owned(),
             value: format!("\"{}\"", file.name).into(),
             place: Place::file(&file.path),
+            value_place: Place::file(&file.path),
         });
     }
     let mut layers: Vec<_> = files.iter().chain(template).map(|file| file.layer).collect();

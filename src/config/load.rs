@@ -9,6 +9,7 @@ use std::{
     fs,
     io::{self, Read},
     path::{Path, PathBuf},
+    string::FromUtf8Error,
 };
 
 use engine::nearest::nearest;
@@ -144,12 +145,19 @@ impl LayerFiles {
     }
 
     fn read_file(&mut self, path: &Path, name: &str) {
-        match read_text(path) {
-            Ok(text) => self.files.push(SourceFile {
+        match read_bytes(path).map(String::from_utf8) {
+            Ok(Ok(text)) => self.files.push(SourceFile {
                 layer: self.layer,
                 name: name.into(),
                 path: path.display().to_string().into(),
                 text: text.into(),
+            }),
+            Ok(Err(error)) => self.unreadable.push(Unreadable {
+                bad_byte: Some((
+                    String::from_utf8_lossy(error.as_bytes()).into(),
+                    error.utf8_error().valid_up_to(),
+                )),
+                ..unreadable(self.layer, path, name, not_utf8(&error))
             }),
             Err(error)
                 if error.kind() == io::ErrorKind::NotFound && !name.contains('/') && !path.is_symlink() => {}
@@ -167,11 +175,11 @@ impl LayerFiles {
 }
 
 fn unreadable(layer: LayerKind, path: &Path, name: &str, why: String) -> Unreadable {
-    Unreadable { layer, name: name.into(), path: path.display().to_string().into(), why }
+    Unreadable { layer, name: name.into(), path: path.display().to_string().into(), why, bad_byte: None }
 }
 
 /// Reads a regular file within the limit; others, such as a pipe, could block.
-fn read_text(path: &Path) -> io::Result<String> {
+fn read_bytes(path: &Path) -> io::Result<Vec<u8>> {
     if !fs::metadata(path)?.is_file() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
     }
@@ -181,13 +189,14 @@ fn read_text(path: &Path) -> io::Result<String> {
         let message = format!("it is larger than {} KiB", FILE_BYTES_MAX / 1024);
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));
     }
-    String::from_utf8(bytes).map_err(|error| {
-        let (before, rest) = error.as_bytes().split_at(error.utf8_error().valid_up_to());
-        let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
-        let byte = rest.first().copied().unwrap_or_default();
-        let message = format!("line {line} holds the byte {byte:#04x}, which is not UTF-8; save it as UTF-8");
-        io::Error::new(io::ErrorKind::InvalidData, message)
-    })
+    Ok(bytes)
+}
+
+fn not_utf8(error: &FromUtf8Error) -> String {
+    let (before, rest) = error.as_bytes().split_at(error.utf8_error().valid_up_to());
+    let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
+    let byte = rest.first().copied().unwrap_or_default();
+    format!("line {line} holds the byte {byte:#04x}, which is not UTF-8; save it as UTF-8")
 }
 
 #[cfg(test)]

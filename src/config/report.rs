@@ -15,13 +15,15 @@
 //!   = help: allowed are types, sources, severity_filter, where
 //! ```
 
+mod escaped;
+
 use std::{fmt, ops::Range, sync::Arc};
 
 use annotate_snippets::{AnnotationKind, Element, Group, Level as Label, Renderer, Snippet};
 use engine::{event::clean_text, nearest::nearest};
 use strum::IntoStaticStr;
 
-use crate::config::text::Text;
+use crate::config::{lint_name::LintName, text::Text};
 
 /// Most characters of a file's text that a message repeats.
 const SHOWN_CHARS_MAX: usize = 64;
@@ -55,6 +57,8 @@ pub enum Level {
 pub struct Diagnostic {
     /// Error or warning.
     pub level: Level,
+    /// The lint that found it; `None` for a mistake.
+    pub lint: Option<LintName>,
     /// Its place.
     pub place: Place,
     /// The path of the key, such as `events.types[1]`; empty if it concerns no key.
@@ -105,15 +109,21 @@ impl Place {
         Self::new(file, text, start..start + length)
     }
 
-    /// A part of the value at this place, if the text has it unchanged.
+    /// A part of the value at this place.
     ///
-    /// `content` is the value after quotes and escapes are read. A range of it maps to the file
-    /// only if the file has it literally. Otherwise the place stays unchanged.
+    /// `content` is the value after quotes and escapes are read. Its range is mapped to what the
+    /// file has for it; the place stays unchanged if the file has something else.
     pub(crate) fn within(&self, content: &str, range: Range<usize>) -> Self {
         let literal = self.text.get(self.span.clone()).expect("a place is inside its text");
-        let Some(offset) = literal.find(content) else { return self.clone() };
-        let start = self.span.start + offset;
-        let span = start + range.start..start + range.end.max(range.start + 1);
+        let end = range.end.max(range.start + 1);
+        let span = match literal.find(content) {
+            Some(offset) => offset + range.start..offset + end,
+            None => match escaped::map(literal, content, range.start..end) {
+                Some(span) => span,
+                None => return self.clone(),
+            },
+        };
+        let span = self.span.start + span.start..self.span.start + span.end;
         let is_inside = span.end <= self.span.end && self.text.get(span.clone()).is_some();
         if is_inside { Self { span, ..self.clone() } } else { self.clone() }
     }
@@ -169,6 +179,12 @@ impl Place {
         self.before().rsplit('\n').next().map_or(0, |line| line.chars().count()) + 1
     }
 
+    /// The line and the column behind its last character, counted from 1.
+    pub fn end(&self) -> (usize, usize) {
+        let end = Self { span: self.span.end..self.span.end, ..self.clone() };
+        (end.line(), end.column())
+    }
+
     fn before(&self) -> &str {
         self.text.get(..self.span.start).expect("a place is inside its text")
     }
@@ -191,6 +207,7 @@ impl Diagnostic {
     pub(crate) fn error(place: Place, key: impl Into<String>, message: impl Into<String>) -> Self {
         Self {
             level: Level::Error,
+            lint: None,
             place,
             key: key.into(),
             message: message.into(),
@@ -203,6 +220,26 @@ impl Diagnostic {
     /// The same, as a warning.
     pub(crate) fn into_warning(self) -> Self {
         Self { level: Level::Warning, ..self }
+    }
+
+    /// A finding of a lint, as a warning.
+    pub(crate) fn lint(
+        name: LintName,
+        place: Place,
+        key: impl Into<String>,
+        message: impl Into<String>,
+    ) -> Self {
+        Self::error(place, key, message).into_lint(name)
+    }
+
+    /// The same as a warning of a lint.
+    pub(crate) fn into_lint(self, name: LintName) -> Self {
+        self.named(name).into_warning()
+    }
+
+    /// The same as a finding of a lint.
+    pub(crate) fn named(self, name: LintName) -> Self {
+        Self { lint: Some(name), ..self }
     }
 
     /// Adds the allowed words, and the one most similar to `found`.
@@ -221,11 +258,12 @@ impl Diagnostic {
         Self { note: Some(note.into()), ..self }
     }
 
-    /// The finding as JSON: `level`, `file`, `line`, `column`, `key`, `message`, `allowed`,
+    /// The finding as JSON: `level`, `lint`, `file`, `line`, `column`, `key`, `message`, `allowed`,
     /// `nearest` and `note`.
     pub fn to_json(&self) -> serde_json::Value {
         serde_json::json!({
             "level": self.level.as_str(),
+            "lint": self.lint.map(LintName::as_str),
             "file": &*self.place.file,
             "line": self.place.line(),
             "column": self.place.column(),
@@ -265,7 +303,12 @@ impl fmt::Display for Diagnostic {
         if let Some(note) = &self.note {
             notes.push(Label::HELP.message(note));
         }
-        let group: Group<'_> = label.primary_title(&self.message).element(place).elements(notes);
+        let title = label.primary_title(&self.message);
+        let title = match self.lint {
+            Some(lint) => title.id(lint.as_str()),
+            None => title,
+        };
+        let group: Group<'_> = title.element(place).elements(notes);
         f.write_str(&Renderer::plain().render(&[group]))
     }
 }
@@ -288,6 +331,11 @@ impl Report {
     pub fn only(mut self, is_wanted: impl Fn(&str) -> bool) -> Self {
         self.diagnostics.retain(|diagnostic| is_wanted(&diagnostic.place.file));
         self
+    }
+
+    /// All findings: errors before warnings.
+    pub(crate) fn into_all(self) -> Vec<Diagnostic> {
+        self.diagnostics
     }
 
     /// The findings that are shown: errors before warnings.
@@ -396,11 +444,17 @@ mod tests {
     }
 
     #[test]
-    fn range_in_a_string_is_located_unless_escaped() {
+    fn range_in_a_string_is_located_with_escapes() {
         let whole = place("\"payload.n >\"");
         assert_eq!(whole.within("payload.n >", 10..11).to_string(), "a.toml:2:20");
         assert_eq!(whole.within("payload.n >", 11..11).to_string(), "a.toml:2:21", "the end is the quote");
+        assert_eq!(whole.within("payload.m >", 10..11).span, whole.span, "another text");
         assert_eq!(whole.within("payload.n \t>", 10..11).span, whole.span);
+        let text: Text = r#"where = "payload.m == \"\u00e4\" and payload.n|foo""#.into();
+        let whole = Place::new(&"a.toml".into(), &text, 8..text.len());
+        let content = "payload.m == \"\u{e4}\" and payload.n|foo";
+        let at = content.find("foo").expect("its part");
+        assert_eq!(whole.within(content, at..at + 3).to_string(), "a.toml:1:48");
     }
 
     #[test]
@@ -442,7 +496,7 @@ mod tests {
         assert_eq!(
             diagnostic.to_json(),
             serde_json::json!({
-                "level": "error", "file": "a.toml", "line": 2, "column": 1, "key": "events.where",
+                "level": "error", "lint": null, "file": "a.toml", "line": 2, "column": 1, "key": "events.where",
                 "message": "unknown key `wher`", "allowed": ["types", "where"], "nearest": "where",
                 "note": "it is optional",
             })

@@ -31,6 +31,7 @@ use crate::config::{
     case::{self, SubscriberTest},
     layout::{self, DeclaredPlaces, KnownTemplates, LayoutRule, OwnText},
     limits::{self, Limits},
+    lint_name::LintName,
     raw::{Document, Section, Value, finish_all},
     report::{Diagnostic, Level, Place},
     threshold, values,
@@ -243,7 +244,10 @@ fn read_events(section: &mut Section<'_>, context: &Context<'_>) -> Events {
         context.known_types,
     );
     if events.condition.as_ref().is_some_and(Condition::is_constant) {
-        section.warn("where", "`where` uses no field of the event, so it matches all events or none");
+        section.object("where", |value| {
+            let message = "`where` uses no field of the event, so it matches all events or none";
+            value.error(message).into_lint(LintName::ConstantWhere)
+        });
     }
     events
 }

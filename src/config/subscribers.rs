@@ -18,6 +18,7 @@ use crate::config::{
     effective,
     layers::{FileKind, LayerKind, SourceFile, Sources},
     layout::{DeclaredPlaces, OwnText},
+    lint_name::LintName,
     raw::Document,
     report::{Diagnostic, Place},
     subscriber::{self, Context, Protected, SubscriberFile},
@@ -194,7 +195,7 @@ impl<'s> Reader<'_, 's, '_> {
                     let message = format!("this takes less than the core subscriber that it replaces: {why}");
                     Diagnostic::error(place, format!("events.{key}"), message)
                         .with_note(format!("what it does not take is still delivered as in {path}"))
-                        .into_warning()
+                        .into_lint(LintName::NarrowerCore)
                 };
                 self.found.extend(narrower.into_iter().map(warn));
             }

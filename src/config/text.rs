@@ -6,6 +6,7 @@
 //! template.
 
 use std::{
+    borrow::Cow,
     fmt,
     ops::Deref,
     sync::{Arc, OnceLock},
@@ -67,6 +68,12 @@ impl Deref for Text {
 
 impl From<&str> for Text {
     fn from(text: &str) -> Self {
+        Self::new(Held::File(text.into()))
+    }
+}
+
+impl From<Cow<'_, str>> for Text {
+    fn from(text: Cow<'_, str>) -> Self {
         Self::new(Held::File(text.into()))
     }
 }

@@ -25,6 +25,7 @@ use toml::de::DeValue;
 
 use crate::config::{
     layers::SourceFile,
+    lint_name::LintName,
     raw::{Document, Parsed, Section, Value, finish_all},
     report::{Diagnostic, Place, sentence, shown},
 };
@@ -354,15 +355,16 @@ pub(crate) fn check_patterns(
     patterns: &[Pattern],
     known_types: &[&str],
 ) {
-    let mut warn = |index: usize, message: String, details: &dyn Fn(Diagnostic) -> Diagnostic| {
-        section.object(key, |value| {
-            let item = value.items().and_then(|items| items.into_iter().nth(index));
-            details(item.unwrap_or_else(|| value.clone()).error(message)).into_warning()
-        });
-    };
+    let mut warn =
+        |index: usize, lint: LintName, message: String, details: &dyn Fn(Diagnostic) -> Diagnostic| {
+            section.object(key, |value| {
+                let item = value.items().and_then(|items| items.into_iter().nth(index));
+                details(item.unwrap_or_else(|| value.clone()).error(message)).into_lint(lint)
+            });
+        };
     for (index, pattern) in patterns.iter().enumerate() {
         if patterns.get(..index).is_some_and(|before| before.contains(pattern)) {
-            warn(index, format!("`{pattern}` is listed twice"), &|warning| warning);
+            warn(index, LintName::NoEffect, format!("`{pattern}` is listed twice"), &|warning| warning);
         }
     }
     for (index, pattern) in patterns.iter().enumerate() {
@@ -370,7 +372,9 @@ pub(crate) fn check_patterns(
             let meant = nearest_type(pattern, known_types);
             let note = "to use your own type, define it in the `events.toml` next to your `aside.toml`";
             let message = format!("`{pattern}` matches no type of the catalogue");
-            warn(index, message, &|warning| warning.with_nearest(meant).with_note(note));
+            warn(index, LintName::UnknownType, message, &|warning| {
+                warning.with_nearest(meant).with_note(note)
+            });
         }
     }
 }

@@ -47,6 +47,7 @@ use crate::{
         daemon::DaemonConfig,
         last_good::{Usable, usable},
         layers::{FileKind, LayerKind, SourceFile, Sources},
+        lints::report::{reloaded, without_allowed},
         load::{layers_of, read_layers, with_missing},
         report::{Diagnostic, Level, Report},
         trial,
@@ -117,7 +118,7 @@ pub(super) fn read_at_start(user_folder: &Path, store: &RulesStore) -> Usable {
 
 /// Logs the problems of the files that a start read, and the replacements.
 pub(super) fn log_start(usable: &Usable) {
-    log_findings(&usable.report);
+    log_findings(&without_allowed(&usable.sources, &usable.report));
     for file in &usable.replaced {
         tracing::error!(%file, "{LAST_GOOD}");
     }
@@ -303,7 +304,7 @@ impl Reloader {
             // What `aside check` refuses is in force all the same.
             let tried = trial::findings(&sources, &compiled);
             let failing = tried.iter().filter(|found| found.level == Level::Error).count();
-            let report = compiled.report.clone().with(tried.into_iter().map(Diagnostic::into_warning));
+            let report = reloaded(&sources, &compiled, tried);
             log_findings(&report);
             Ok((compiled, report, failing))
         });

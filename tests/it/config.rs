@@ -180,6 +180,7 @@ fn unreadable_file_is_reported() {
         name: "aside.toml".into(),
         path: "/etc/aside/aside.toml".into(),
         why: "permission denied".to_owned(),
+        bad_byte: None,
     };
     let compiled = compile(&Sources::shipped().with([], [unreadable]), &[]);
     let expected = "error: file cannot be read: permission denied\n--> /etc/aside/aside.toml\n";

@@ -29,6 +29,7 @@ mod install;
 mod keys;
 mod kill;
 mod last_good;
+mod lints;
 mod loops;
 mod lsp;
 mod matchers;

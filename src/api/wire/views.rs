@@ -186,8 +186,8 @@ pub struct FindingsView {
     pub errors: usize,
     /// Findings that do not.
     pub warnings: usize,
-    /// The first 200, errors first, each as `aside check --json` prints it: `level`, `file`,
-    /// `line`, `column`, `key`, `message`, `allowed`, `nearest` and `note`.
+    /// The first 200, errors first, each as `aside check --format json` prints it: `level`,
+    /// `lint`, `file`, `line`, `column`, `key`, `message`, `allowed`, `nearest` and `note`.
     #[cfg_attr(test, schema(value_type = Vec<Object>))]
     pub findings: serde_json::Value,
     /// The same in the format of `aside check`.

@@ -10,7 +10,7 @@ use engine::{
     },
     nearest::nearest,
     pipeline::{
-        render::{Layout, RenderFailure, RenderInput, Rendered},
+        render::{EVENT_FIELDS, Layout, RenderFailure, RenderInput, Rendered},
         row::Row,
         rule::Subscriber,
         threshold::ThresholdRule,
@@ -26,6 +26,7 @@ use crate::config::{
     effective,
     layers::{FileKind, LayerKind, SourceFile, Sources},
     layout::{DeclaredPlaces, TEMPLATE_SUFFIX},
+    lint_name::LintName,
     report::{Diagnostic, Place, sentence},
 };
 
@@ -146,18 +147,36 @@ impl<'a> Text<'a> {
         }
     }
 
-    /// The place to correct for a failure with `count` events: a line of a template, of the text of
-    /// a batch of that size or of a sentence, else the table.
-    fn place_of(self, line: Option<usize>, count: usize) -> Place {
-        match (self, line) {
-            (Self::Template(file), line) => Place::line_of(&file.path, &file.text, line.unwrap_or(1)),
+    /// The place to correct for a failure: with `count` events: an expression or a line of a
+    /// template, of the text of a batch of that size or of a sentence, else the table.
+    fn place_of(self, failure: &RenderFailure, count: usize) -> Place {
+        let path = failure.message.strip_prefix('`').and_then(|rest| rest.strip_suffix("` is undefined"));
+        let part = |place: &Place, text: &str, line| {
+            let whole = place.line_within(text, line);
+            let named = path.and_then(|path| whole.first_name(path));
+            let range = failure.range.clone().map(|range| place.within(text, range));
+            named.or(range).unwrap_or(whole)
+        };
+        match (self, failure.line) {
+            (Self::Template(file), Some(line)) => {
+                part(&Place::new(&file.path, &file.text, 0..file.text.len()), &file.text, line)
+            }
+            (Self::Template(file), None) => Place::line_of(&file.path, &file.text, 1),
             (Self::Declared(places, _), line) => match (places.template_for(count), line) {
-                (Some((place, text)), Some(line)) => place.line_within(text, line),
+                (Some((place, text)), Some(line)) => part(place, text, line),
                 (Some((place, _)), None) => places.table.as_ref().unwrap_or(place).clone(),
-                (None, _) => places.table.clone().unwrap_or_else(|| self.place()),
+                (None, _) => self.place_of_table(),
             },
-            (Self::Sentence(place, text), Some(line)) => place.line_within(text, line),
+            (Self::Sentence(place, text), Some(line)) => part(place, text, line),
             (Self::Sentence(..) | Self::Chosen(..), _) => self.place(),
+        }
+    }
+
+    /// The place of the table, if there is one.
+    fn place_of_table(self) -> Place {
+        match self {
+            Self::Declared(DeclaredPlaces { table: Some(table), .. }, _) => table.clone(),
+            Self::Template(_) | Self::Declared(..) | Self::Sentence(..) | Self::Chosen(..) => self.place(),
         }
     }
 
@@ -175,7 +194,7 @@ impl<'a> Text<'a> {
                 quoted(place).unwrap_or_else(|| place.clone())
             }
             Self::Declared(places, _) => {
-                places.columns.get(column).cloned().unwrap_or_else(|| self.place_of(None, ROWS))
+                places.columns.get(column).cloned().unwrap_or_else(|| self.place_of_table())
             }
             Self::Sentence(place, _) | Self::Chosen(_, place) => place.clone(),
         }
@@ -258,7 +277,7 @@ fn absent_columns(
             Diagnostic::error(text.place_of_column(column), "", message)
                 .with_nearest(meant_column(column, &rows))
                 .with_note("if it is intended, use it in an event of `[[tests]]`")
-                .into_warning()
+                .into_lint(LintName::UnknownField)
         })
         .collect()
 }
@@ -286,7 +305,7 @@ fn absent_fields(
         Diagnostic::error(at, "", message)
             .with_nearest(meant_column(name, &rows_of(rule, examples)).map(|name| format!("payload.{name}")))
             .with_note("if it is intended, use it in an event of `[[tests]]`")
-            .into_warning()
+            .into_lint(LintName::UnknownField)
     };
     absent.map(diagnose).collect()
 }
@@ -308,16 +327,28 @@ fn failed(
     let message = format!("{} fails with {words}: {}", text.name(), sentence(&failure.message));
     let note = format!("`{}` {}", rule.id, text.substitute());
     let meant = meant(&failure.message, text.source(rows.len()), rows);
-    Diagnostic::error(text.place_of(failure.line, rows.len()), "", message)
-        .with_nearest(meant)
-        .with_note(note)
+    if let Some(place) = literal_count(text, failure) {
+        let note = format!("write {{{{ count }}}} there; {note}");
+        return Diagnostic::error(place, "", message).with_note(note).named(LintName::LiteralCount);
+    }
+    Diagnostic::error(text.place_of(failure, rows.len()), "", message).with_nearest(meant).with_note(note)
+}
+
+/// The number in the header of a table that has another number of rows.
+fn literal_count(text: Text<'_>, failure: &RenderFailure) -> Option<Place> {
+    let Text::Template(file) = text else { return None };
+    let (_, rest) = failure.message.split_once("Expected ")?;
+    let count: String = rest.chars().take_while(char::is_ascii_digit).collect();
+    let header = format!("[{count}]");
+    let at = file.text.find(&header).filter(|_| !count.is_empty())?;
+    Some(Place::new(&file.path, &file.text, at + 1..at + 1 + count.len()))
 }
 
 fn plain_text(text: Text<'_>, content: &str) -> Diagnostic {
     let message = format!("{} writes text that has no key: {}", text.name(), sentence(content));
     Diagnostic::error(text.place(), "", message)
         .with_note("a line is written `key: value`; JSON and lists of YAML are text here")
-        .into_warning()
+        .into_lint(LintName::PlainText)
 }
 
 /// Templates above the shipped layer that no subscriber uses; not checked while any file has an
@@ -337,7 +368,8 @@ fn unused(files: &SortedMap<&str, &SourceFile>, compiled: &Compiled) -> Vec<Diag
 /// later one.
 fn unused_template(name: &str, file: &SourceFile, compiled: &Compiled) -> Diagnostic {
     let message = format!("no subscriber uses the template `{name}`");
-    let wrong = Diagnostic::error(Place::file(&file.path), "", message).into_warning();
+    let wrong =
+        Diagnostic::lint(LintName::UnusedFile, Place::line_of(&file.path, &file.text, 1), "", message);
     let id = name.trim_end_matches(TEMPLATE_SUFFIX);
     let own = compiled.files.iter().find(|(known, _)| known.as_str() == id);
     if let Some(text) = own.and_then(|(_, files)| effective::keys(files).into_iter().find(effective::is_text))
@@ -355,7 +387,7 @@ fn unused_template(name: &str, file: &SourceFile, compiled: &Compiled) -> Diagno
 }
 
 /// Possible events for a subscriber's template, those of its tests first.
-pub(super) fn examples(
+pub(crate) fn examples(
     rule: &Subscriber,
     compiled: &Compiled,
     catalogue: &[&CatalogueEntry],
@@ -409,9 +441,6 @@ fn rows_of<'e>(rule: &Subscriber, events: impl IntoIterator<Item = &'e Arc<Event
     (1..).zip(events).map(row).collect()
 }
 
-/// The fields of an event in a template.
-const EVENT_FIELDS: [&str; 9] =
-    ["id", "type", "source", "severity", "timestamp", "payload", "repeats", "session", "workspace"];
 /// Named arguments of `toon` and the related filters.
 const TOON_OPTIONS: [&str; 4] = ["key", "columns", "indent", "repeats"];
 

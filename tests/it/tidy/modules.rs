@@ -121,6 +121,7 @@ pub(super) const MODULES: &[Module] = &[
     module("api::wire", DECIDING, &["draft", "engine::io", "sink", "watch"]),
     module("harness", DECIDING, &["engine::io", "hook::harness", "records"]),
     module("config::trial", 4, &["config", "engine", "format", "pipeline", "rules", "sink"]),
+    module("config::lints", 4, &["config", "config::trial", "pipeline"]),
     alone("journal", 4, &[]),
     alone("daemon::tasks", 4, &[]),
     module("daemon::publisher", 4, &["engine::io", "journal", "records"]),
@@ -163,12 +164,13 @@ pub(super) const MODULES: &[Module] = &[
     ]),
     module("daemon", 5, &[
         "api", "api::wire", "capability", "capability::outside", "capability::source", "config",
-        "config::trial", "daemon::program", "daemon::publisher", "daemon::tasks", "engine", "harness",
+        "config::lints", "config::trial", "daemon::program", "daemon::publisher", "daemon::tasks", "engine", "harness",
         "history", "journal", "notes", "records", "rules",
     ]),
     module("cli", 6, &[
         "api", "api::wire", "capability::ci", "capability::problem", "capability::source", "config",
-        "config::trial", "daemon", "daemon::regular_file", "harness", "hook", "journal", "sink", "watch",
+        "config::lints", "config::trial", "daemon", "daemon::regular_file", "harness", "hook", "journal", "sink",
+        "watch",
     ]),
     alone("hook", 4, &[]),
     alone("main", 6, &["cli", "daemon::causes"]),

@@ -1,0 +1,24 @@
+//! `unused-file`: found when the files are compared.
+
+use super::lint::{Check, Example, Lint, LintLevel, LintName};
+
+pub(super) const LINT: Lint = Lint {
+    name: LintName::UnusedFile,
+    level: LintLevel::Warning,
+    finds: "a template that no subscriber uses, or a file that is not read because of its name",
+    why: "The file changes nothing. A template is used by the subscriber with its name, or by one that \
+          names it as `template`.",
+    example: Example {
+        wrong: &[(
+            "templates/tool_failur.toon.j2",
+            "fails: {{ count }}
+",
+        )],
+        right: &[(
+            "templates/tool_failure.toon.j2",
+            "fails: {{ count }}
+",
+        )],
+    },
+    check: Check::Elsewhere,
+};
