@@ -174,7 +174,7 @@ mod examples {
             ),
             (
                 "[output]\none = 'a: 1'\nmany = '''\nb: 1\nb: {{ events[0].payload.tol_name }}\n'''\n",
-                "9:1",
+                "9:7",
                 "output fails with three events",
                 Some("events[0].payload.tool_name"),
             ),
