@@ -306,16 +306,15 @@ impl Pipeline {
         if is_alone(&self.rule, weight) {
             return vec![Batch::alone(scope, row, now)];
         }
-        let group = self.key.start().fields(&self.rule.batching.group_by, &row.event).finish().to_vec();
         let (opens, closes) = (self.test_batch(true, &row, now), self.test_batch(false, &row, now));
-        let mut closed = Vec::new();
+        let group = self.key.start().fields(&self.rule.batching.group_by, &row.event).finish();
+        let (seq, mut closed) = (row.seq, Vec::new());
         if opens {
-            closed.extend(self.batcher.close_group(&scope, &group, now));
+            closed.extend(self.batcher.close_group(&scope, group, now));
         }
-        let seq = row.seq;
-        closed.extend(self.batcher.push(&self.rule.batching, &scope, &group, row, now));
+        closed.extend(self.batcher.push(&self.rule.batching, &scope, group, row, now));
         if closes {
-            closed.extend(self.batcher.close_group(&scope, &group, now));
+            closed.extend(self.batcher.close_group(&scope, group, now));
         }
         if !closed.iter().any(|batch| batch.rows.last().is_some_and(|row| row.seq == seq)) {
             self.outputs.push_back(PipelineOutput::Batched { seq });
