@@ -1,6 +1,6 @@
 //! Thresholds: how many events, or how much of them, lets one go on.
 //!
-//! A counter adds up the events of a key within a sliding time, in [`STEPS`] steps. An event that
+//! A counter adds up the events of a key within a sliding time, in 60 steps. An event that
 //! reaches a level goes on, once a level within that time; an event that jumps over several levels
 //! goes on once, for the highest. The counts of trusted and untrusted events are separate, so
 //! nobody can use up the level of a trusted event.
