@@ -30,8 +30,6 @@ use crate::{
 
 /// The width of the lines of a pipe.
 const COLUMNS: usize = 80;
-/// Most events of a batch, and most that `--last` asks for.
-const COUNT_MAX: usize = 1_000;
 /// The numbers of events without `--count`.
 const COUNTS: [usize; 2] = [1, 3];
 
@@ -181,7 +179,7 @@ fn read_event(mut value: Value) -> Result<TestEvent, CliError> {
 
 /// The newest events of the subscriber's types, oldest first.
 fn last(preview: &Preview<'_>, count: usize, context: &Context<'_>) -> Result<Vec<TestEvent>, CliError> {
-    let limit = count.min(COUNT_MAX).to_string();
+    let limit = count.to_string();
     let mut found: Vec<(String, TestEvent)> = Vec::new();
     for pattern in preview.types() {
         let path = with_query("/v1/events", &[("type", Some(&pattern)), ("limit", Some(&limit))]);

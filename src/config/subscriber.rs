@@ -161,6 +161,7 @@ fn read(documents: &[Rc<Document<'_>>], context: &Context<'_>) -> SubscriberFile
         limits::read_limits(&mut limits, context.known_types);
     if let Some(core) = core {
         core.check(&mut limits, resolve.as_ref(), &order);
+        threshold.object("at", |value| core.refusal(value, "a threshold would silence a core subscriber"));
     }
     let LayoutRule { layout, own: own_text, words, mut places } =
         layout::read(&mut output, id.as_ref(), [whole, file], &context.templates);

@@ -7,6 +7,7 @@ use aside::config::{
     case::{Action, Step, SubscriberTest},
     compile::{Compiled, compile},
     layers::{LayerKind, SourceFile, Sources},
+    lints::report::{Denied, report},
     trial::Cases,
 };
 
@@ -91,4 +92,46 @@ fn keys_of_rules_are_refused_with_a_reason() {
         let report = compile(&Sources::shipped().with([file], []), &[]).report.to_string();
         assert!(report.contains(part), "{rest}: {report}");
     }
+}
+
+/// The findings of a check of these subscribers.
+fn checked(subscribers: &[&str]) -> String {
+    let files = subscribers.iter().enumerate().map(|(index, text)| SourceFile {
+        layer: LayerKind::User,
+        name: format!("subscribers/{index}.toml").into(),
+        path: format!("{index}.toml").into(),
+        text: (*text).into(),
+    });
+    let sources = Sources::shipped().with(files, []);
+    report(&sources, &compile(&sources, &[]), &Denied::default()).to_string()
+}
+
+#[test]
+fn lints_know_the_keys_of_rules() {
+    const BEGIN: &str = "[subscriber]\nid = \"x\"\n[events]\ntypes = [\"tool.call.failure\"]\n";
+    for rest in [
+        "severity_when = [{ is = \"error\", where = \"payload.tol_name\" }]\n",
+        "[batching]\nclose_when = \"payload.tol_name\"\n",
+        "[batching]\nopen_when = \"payload.tol_name\"\n",
+        "[threshold]\nby = \"payload.tol_name\"\nat = [3]\nwithin = \"1h\"\n",
+        "[threshold]\nsum = \"payload.tol_name\"\nat = [3]\nwithin = \"1h\"\n",
+        "[limits]\nrate = \"1/min\"\nrate_by = \"payload.tol_name\"\n",
+    ] {
+        let found = checked(&[&format!("{BEGIN}{rest}")]);
+        assert!(found.contains("did you mean `payload.tool_name`?"), "{rest}: {found}");
+    }
+    let raised = "severity_when = [{ is = \"critical\", where = \"payload.tool_name\" }]\n\
+                  severity_filter = \"critical\"\n";
+    assert_eq!(checked(&[&format!("{BEGIN}{raised}")]), "");
+    let third = "[threshold]\nat = [3]\nwithin = \"1h\"\n[output]\naudience = \"user\"\n";
+    let each = format!("{BEGIN}[output]\naudience = \"user\"\n");
+    assert_eq!(checked(&[&each, &format!("{BEGIN}{third}").replace("\"x\"", "\"y\"")]), "");
+}
+
+#[test]
+fn a_core_subscriber_has_no_threshold() {
+    let text =
+        "[subscriber]\nid = \"tool_failure\"\ninherit = true\n[threshold]\nat = [1000]\nwithin = \"1h\"\n";
+    let found = checked(&[text]);
+    assert!(found.contains("a threshold would silence a core subscriber"), "{found}");
 }

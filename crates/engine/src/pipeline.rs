@@ -46,6 +46,7 @@ use crate::{
     notification::{Audience, InjectionPoint, Notification, NotificationId, Priority, State, StateKey},
     pipeline::{
         batch::{Batch, Batcher},
+        condition::Condition,
         dedupe::{Dedupe, Verdict},
         key::KeyWriter,
         newest::{Conditions, Named, Newest},
@@ -133,6 +134,9 @@ impl Pipeline {
     /// Due batches close before the event is handled, so a late timer changes nothing.
     pub fn handle(&mut self, seq: Seq, event: &Arc<Event>, templates: &Templates, now: Timestamp) {
         self.handle_timeout(templates, now);
+        if let Err(by) = self.rule.check_source(event) {
+            return self.end(seq, Reason::FilteredOut(by));
+        }
         let event = &self.seen(event, now);
         let scope = event.scope();
         let weight = Weight::new(&self.rule, event);
@@ -193,7 +197,7 @@ impl Pipeline {
     }
 
     fn filter(&mut self, event: &Arc<Event>, now: Timestamp) -> Result<(), Reason> {
-        self.rule.check_envelope(event).map_err(Reason::FilteredOut)?;
+        self.rule.check_severity(event).map_err(Reason::FilteredOut)?;
         let Some(condition) = &self.rule.condition else { return Ok(()) };
         let tested = condition.test(event);
         if tested.is_ok() {
@@ -306,7 +310,9 @@ impl Pipeline {
         if is_alone(&self.rule, weight) {
             return vec![Batch::alone(scope, row, now)];
         }
-        let (opens, closes) = (self.test_batch(true, &row, now), self.test_batch(false, &row, now));
+        let rule = Arc::clone(&self.rule);
+        let opens = self.holds(rule.open_when.as_ref(), FailedPart::OpenWhen, &row.event, now);
+        let closes = self.holds(rule.close_when.as_ref(), FailedPart::CloseWhen, &row.event, now);
         let group = self.key.start().fields(&self.rule.batching.group_by, &row.event).finish();
         let (seq, mut closed) = (row.seq, Vec::new());
         if opens {
@@ -322,13 +328,17 @@ impl Pipeline {
         closed
     }
 
-    /// Whether `open_when` or `close_when` is true for a row.
-    fn test_batch(&mut self, is_open: bool, row: &Row, now: Timestamp) -> bool {
-        let condition = if is_open { &self.rule.open_when } else { &self.rule.close_when };
+    /// Whether a condition is there and true; a failure of it is reported, and is false.
+    fn holds(
+        &mut self,
+        condition: Option<&Condition>,
+        part: FailedPart,
+        event: &Arc<Event>,
+        now: Timestamp,
+    ) -> bool {
         let Some(condition) = condition else { return false };
-        let tested = condition.test(&row.event);
-        let failure = tested.as_ref().err().map(|failure| failure.message.clone());
-        self.judge(FailedPart::BatchCondition, failure, now);
+        let tested = condition.test(event);
+        self.judge(part, tested.as_ref().err().map(|failure| failure.message.clone()), now);
         tested.unwrap_or(false)
     }
 

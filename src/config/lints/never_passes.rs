@@ -50,7 +50,8 @@ fn check(subject: &Subject<'_>, _: &[Subject<'_>]) -> Vec<Diagnostic> {
     };
     // A pattern with types of nobody's catalogue can select any severity.
     let is_known = |pattern| subject.entries(std::slice::from_ref(pattern)).next().is_some();
-    if is_tested || !rule.types.iter().all(is_known) {
+    let is_raised = rule.severity_when.iter().any(|one| passes(one.is));
+    if is_tested || is_raised || !rule.types.iter().all(is_known) {
         return Vec::new();
     }
     let message =

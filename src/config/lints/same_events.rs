@@ -89,8 +89,11 @@ fn check(subject: &Subject<'_>, all: &[Subject<'_>]) -> Vec<Diagnostic> {
 fn takes_the_same(one: &Subscriber, other: &Subscriber) -> bool {
     let types = |rule: &Subscriber| rule.types.iter().map(ToString::to_string).collect::<SortedSet<String>>();
     let sources = |rule: &Subscriber| rule.sources.iter().cloned().collect::<SortedSet<String>>();
-    one.condition.is_none()
-        && other.condition.is_none()
+    let takes_each = |rule: &Subscriber| {
+        rule.condition.is_none() && rule.threshold.is_none() && rule.severity_when.is_empty()
+    };
+    takes_each(one)
+        && takes_each(other)
         && one.severity_min == other.severity_min
         && one.output.inject_at == other.output.inject_at
         && one.output.audience == other.output.audience

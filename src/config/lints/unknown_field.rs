@@ -1,6 +1,10 @@
 //! `unknown-field`: a payload field that nothing has.
 
-use engine::{event::FieldPath, nearest::nearest, pipeline::rule::Subscriber};
+use engine::{
+    event::FieldPath,
+    nearest::nearest,
+    pipeline::{condition::Condition, rule::Subscriber, threshold::Measure},
+};
 
 use super::{
     lint::{Check, Example, Lint, LintLevel, LintName},
@@ -71,13 +75,26 @@ fn fields(rule: &Subscriber) -> Vec<(&'static str, Vec<String>)> {
     let names = |paths: &[FieldPath]| {
         paths.iter().flat_map(FieldPath::payload_fields).map(str::to_owned).collect::<Vec<_>>()
     };
-    let condition = rule.condition.as_ref().map(|condition| condition.fields().iter().cloned().collect());
+    let read = |condition: &Condition| condition.fields().iter().cloned().collect::<Vec<_>>();
+    let conditions = |condition: &Option<Condition>| condition.as_ref().map(read).unwrap_or_default();
+    let severities = rule.severity_when.iter().flat_map(|one| read(&one.condition)).collect();
+    let (threshold, rate) = (rule.threshold.as_ref(), rule.rate.as_ref());
+    let sum = threshold.and_then(|threshold| match &threshold.measure {
+        Measure::Sum(field) => Some(names(std::slice::from_ref(field))),
+        Measure::Count => None,
+    });
     let equal = rule.resolve.as_ref().map(|resolve| names(&resolve.equal));
     let dedupe = rule.dedupe.as_ref().map(|dedupe| names(&dedupe.key));
     vec![
-        ("events.where", condition.unwrap_or_default()),
+        ("events.where", conditions(&rule.condition)),
+        ("events.severity_when", severities),
         ("batching.group_by", names(&rule.batching.group_by)),
         ("batching.dedupe_key", dedupe.unwrap_or_default()),
+        ("batching.close_when", conditions(&rule.close_when)),
+        ("batching.open_when", conditions(&rule.open_when)),
+        ("threshold.by", threshold.map(|threshold| names(&threshold.by)).unwrap_or_default()),
+        ("threshold.sum", sum.unwrap_or_default()),
+        ("limits.rate_by", rate.map(|rate| names(&rate.by)).unwrap_or_default()),
         ("limits.supersede_key", names(&rule.supersede_key)),
         ("limits.equal", equal.unwrap_or_default()),
         ("limits.revision", names(&rule.order.revision)),

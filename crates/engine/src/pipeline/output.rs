@@ -77,8 +77,10 @@ pub enum FailedPart {
     Condition,
     /// `severity_when` of its file.
     SeverityWhen,
-    /// `close_when` or `open_when` of its file.
-    BatchCondition,
+    /// `close_when` of its file.
+    CloseWhen,
+    /// `open_when` of its file.
+    OpenWhen,
     /// `sum` in the `[threshold]` of its file.
     Threshold,
     /// The template of this name.
@@ -97,7 +99,8 @@ impl FailedPart {
         match self {
             Self::Condition => format!("where of {id}"),
             Self::SeverityWhen => format!("severity_when of {id}"),
-            Self::BatchCondition => format!("close_when or open_when of {id}"),
+            Self::CloseWhen => format!("close_when of {id}"),
+            Self::OpenWhen => format!("open_when of {id}"),
             Self::Threshold => format!("threshold of {id}"),
             Self::Template(name) => format!("templates/{name}"),
             Self::Output => format!("output of {id}"),

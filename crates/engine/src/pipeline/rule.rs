@@ -82,7 +82,8 @@ impl Subscriber {
     }
 
     /// The event with the severity that it has for this subscriber, and the failure of a condition,
-    /// which counts as false. An untrusted event is never critical by a condition.
+    /// which counts as false. An untrusted event is never critical by a condition, and a core
+    /// subscriber sees no event as less severe than it is.
     pub(crate) fn as_seen(&self, event: &Arc<Event>) -> (Arc<Event>, Option<ConditionFailure>) {
         let mut failure = None;
         for rule in &self.severity_when {
@@ -90,7 +91,10 @@ impl Subscriber {
                 Ok(false) => {}
                 Ok(true) => {
                     let is_trusted = self.wake.trust_in(event).is_trusted();
-                    let severity = if is_trusted { rule.is } else { rule.is.min(Severity::Error) };
+                    let least =
+                        if self.activity == Activity::Core { event.severity } else { Severity::Debug };
+                    let most = if is_trusted { Severity::Critical } else { Severity::Error };
+                    let severity = rule.is.min(most).max(least);
                     let seen = Event { severity, ..(**event).clone() };
                     return (Arc::new(seen), failure);
                 }
@@ -106,20 +110,16 @@ impl Subscriber {
         if self.sources.is_empty() || is_listed() { Ok(()) } else { Err(FilteredBy::Source) }
     }
 
-    /// Checks `sources` and `severity_filter`, in that order.
-    pub(crate) fn check_envelope(&self, event: &Event) -> Result<(), FilteredBy> {
-        self.check_source(event)?;
-        if event.severity < self.severity_min {
-            return Err(FilteredBy::Severity);
-        }
-        Ok(())
+    /// Checks `severity_filter`.
+    pub(crate) fn check_severity(&self, event: &Event) -> Result<(), FilteredBy> {
+        if event.severity < self.severity_min { Err(FilteredBy::Severity) } else { Ok(()) }
     }
 
     /// Checks the whole filter: `sources`, `severity_filter` and `where`.
     pub(crate) fn check_whole(&self, event: &Arc<Event>) -> Result<(), FilteredBy> {
         self.check_source(event)?;
         let (event, _) = &self.as_seen(event);
-        self.check_envelope(event)?;
+        self.check_severity(event)?;
         match self.condition.as_ref().map(|condition| condition.test(event)) {
             None | Some(Ok(true)) => Ok(()),
             Some(Ok(false)) => Err(FilteredBy::Where),
