@@ -13,7 +13,7 @@ use std::{
 
 use engine::{event::catalogue, words::counted};
 
-use self::form::Form;
+use self::form::ReportFormat;
 use super::{CliError, Context, matchers, parse, refused, status::HASH_CHARS};
 use crate::{
     api::wire::views::{ConfigView, FindingsView, ReloadView},
@@ -36,9 +36,9 @@ pub(super) struct Args {
     /// configuration folder]
     #[arg(value_name = "PATH")]
     paths: Vec<PathBuf>,
-    /// The form of the output
-    #[arg(long, value_enum, value_name = "FORM", default_value_t = Form::Text)]
-    format: Form,
+    /// The format of the output
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t = ReportFormat::Text)]
+    format: ReportFormat,
     /// Count a lint as an error, or all warnings: `--deny warnings`
     #[arg(long, value_name = "NAME|warnings")]
     deny: Vec<String>,
@@ -69,11 +69,13 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
     };
     let errors = report.error_count();
     match (args.format, errors + report.warning_count()) {
-        (Form::Json, _) => context.print(&format!("{}\n", report.to_json()))?,
-        (Form::Github, _) => context.print(&form::github(&report))?,
-        (Form::Sarif, _) => context.print(&format!("{}\n", form::sarif(&report)))?,
-        (Form::Text, 0) => context.say(&format!("no errors in {places}\n"))?,
-        (Form::Text, _) => context.say(&format!("{report}\n{}\n", counts(errors, report.warning_count())))?,
+        (ReportFormat::Json, _) => context.print(&format!("{}\n", report.to_json()))?,
+        (ReportFormat::Github, _) => context.print(&form::github(&report))?,
+        (ReportFormat::Sarif, _) => context.print(&format!("{}\n", form::sarif(&report)))?,
+        (ReportFormat::Text, 0) => context.say(&format!("no errors in {places}\n"))?,
+        (ReportFormat::Text, _) => {
+            context.say(&format!("{report}\n{}\n", counts(errors, report.warning_count())))?
+        }
     }
     match errors {
         0 => Ok(()),

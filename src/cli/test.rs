@@ -31,9 +31,9 @@ use crate::config::{
 /// The width of the lines of a pipe.
 const COLUMNS: usize = 80;
 
-/// The form of the output.
+/// The format of the output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Form {
+enum TestFormat {
     /// For people
     Text,
     /// An object with each test
@@ -56,9 +56,9 @@ pub(super) struct Args {
     /// Do not ask before writing
     #[arg(long, requires = "update")]
     yes: bool,
-    /// The form of the output
-    #[arg(long, value_enum, value_name = "FORM", default_value_t = Form::Text)]
-    format: Form,
+    /// The format of the output
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t = TestFormat::Text)]
+    format: TestFormat,
 }
 
 /// One test that ran.
@@ -85,9 +85,9 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
     let (ran, took) = timed(|| run_tests(&cases, &is_wanted));
     let failed = ran.iter().filter(|ran| ran.outcome.is_err()).count();
     let text = match args.format {
-        Form::Text => text(&ran, took, &sources, &context.terminal),
-        Form::Json => format!("{}\n", to_json(&ran)),
-        Form::Junit => to_junit(&ran),
+        TestFormat::Text => text(&ran, took, &sources, &context.terminal),
+        TestFormat::Json => format!("{}\n", to_json(&ran)),
+        TestFormat::Junit => to_junit(&ran),
     };
     context.print(&text)?;
     let failing: Vec<Case<'_>> = ran.iter().filter(|ran| ran.outcome.is_err()).map(|ran| ran.case).collect();

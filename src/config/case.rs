@@ -17,7 +17,7 @@ use crate::config::{
 
 pub use self::{
     expectation::{Check, Claim, Delivered, DirectiveWord, Ended, Expectation, Outcome},
-    step::{Action, SessionChange, Step, TestEvent, TestExchange, TestScope, TestSession},
+    step::{Action, Step, TestEvent, TestExchange, TestScope, TestSession, TestSessionState},
 };
 
 /// Most steps of a test.

@@ -103,7 +103,7 @@ fn literal(value: &Value<'_>) -> String {
 }
 
 /// A key as TOML: in quotes unless it is a bare one.
-pub(super) fn key_text(name: &str) -> String {
+fn key_text(name: &str) -> String {
     if is_bare_key(name) { name.to_owned() } else { toml::Value::from(name).to_string() }
 }
 

@@ -4,6 +4,8 @@
 //! Each function takes a [`Value`] and returns its meaning, or all mistakes in it. Units are those
 //! of the text: a duration includes its own, as in `"250ms"` or `"1h30m"`.
 
+mod json;
+
 use std::{
     fmt, net::SocketAddr, num::NonZeroU32, ops::RangeInclusive, path::Path, str::FromStr, time::Duration,
 };
@@ -20,9 +22,7 @@ use journal::time::{
     parse_duration,
 };
 
-use serde_json::Value as Json;
-use toml::de::DeValue;
-
+pub(crate) use self::json::object;
 use crate::config::{
     layers::SourceFile,
     lint_name::LintName,
@@ -220,7 +220,8 @@ pub(crate) fn unless_off<T>(value: &Value<'_>, parse: impl Fn(&Value<'_>) -> Par
     if value.get().as_str() == Some(OFF) { Ok(None) } else { parse(value).map(Some) }
 }
 
-fn duration_text(duration: Duration) -> String {
+/// A duration such as `1m 30s`.
+pub(crate) fn duration_text(duration: Duration) -> String {
     SignedDuration::try_from(duration)
         .map_or_else(|_| format!("{duration:?}"), |signed| format!("{signed:#}"))
 }
@@ -420,40 +421,6 @@ fn filled_in(pattern: &Pattern, known: &str) -> String {
     filled.join(".")
 }
 
-/// A table as a JSON object.
-pub(crate) fn object(value: &Value<'_>) -> Parsed<Json> {
-    let json = value.get().as_table().is_some().then(|| to_json(value.get()));
-    match json {
-        None => Err(value.wrong_kind("a table")),
-        Some(None) => {
-            Err(vec![value.error(format!("`{}` holds a number that JSON does not have", value.name()))])
-        }
-        Some(Some(json)) => Ok(json),
-    }
-}
-
-/// The same value in JSON, a date as its text; `None` if it holds a number that JSON cannot
-/// represent.
-fn to_json(value: &DeValue<'_>) -> Option<Json> {
-    Some(match value {
-        DeValue::String(text) => Json::from(text.as_ref()),
-        DeValue::Integer(integer) => i64::from_str_radix(integer.as_str(), integer.radix()).ok()?.into(),
-        DeValue::Float(float) => serde_json::Number::from_f64(float.as_str().parse().ok()?)?.into(),
-        DeValue::Boolean(flag) => Json::from(*flag),
-        DeValue::Datetime(datetime) => Json::from(datetime.to_string()),
-        DeValue::Array(items) => {
-            Json::Array(items.iter().map(|item| to_json(item.get_ref())).collect::<Option<_>>()?)
-        }
-        DeValue::Table(table) => {
-            let entry =
-                |(key, value): (&toml::Spanned<toml::de::DeString<'_>>, &toml::Spanned<DeValue<'_>>)| {
-                    Some((key.get_ref().to_string(), to_json(value.get_ref())?))
-                };
-            Json::Object(table.iter().map(entry).collect::<Option<_>>()?)
-        }
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -562,28 +529,6 @@ mod tests {
         ] {
             let pattern: Pattern = pattern.parse().expect("a pattern");
             assert_eq!(nearest_type(&pattern, &known), meant, "{pattern}");
-        }
-    }
-
-    #[test]
-    fn toml_becomes_the_json_that_means_the_same() {
-        let table = toml::de::DeTable::parse(
-            "a = [1, 0x10, -2.5, true, 'x', { b = [] }]\nc.d = 2026-11-21T12:00:00Z\n",
-        );
-        let value = DeValue::Table(table.expect("TOML").into_inner());
-        let json = serde_json::json!({
-            "a": [1, 16, -2.5, true, "x", { "b": [] }],
-            "c": { "d": "2026-11-21T12:00:00Z" },
-        });
-        assert_eq!(to_json(&value), Some(json));
-    }
-
-    #[test]
-    fn numbers_that_json_does_not_have_are_refused() {
-        for number in ["inf", "nan", "99999999999999999999"] {
-            let text = format!("a = {number}");
-            let table = toml::de::DeTable::parse(&text).expect("TOML");
-            assert_eq!(to_json(&DeValue::Table(table.into_inner())), None, "{number}");
         }
     }
 }

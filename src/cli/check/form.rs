@@ -15,7 +15,7 @@ const MISTAKE: &str = "mistake";
 
 /// The form of the output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(super) enum Form {
+pub(super) enum ReportFormat {
     /// For people
     Text,
     /// An array of findings

@@ -109,19 +109,19 @@ pub struct TestSession {
     /// The session.
     pub session: SessionId,
     /// The change.
-    pub change: SessionChange,
+    pub change: TestSessionState,
     /// Its folder, if it opens in one.
     pub workspace: Option<Arc<str>>,
     /// The session of which it is a subagent.
     pub parent: Option<SessionId>,
 }
 
-impl_as_str!(SessionChange);
+impl_as_str!(TestSessionState);
 
 /// What a session becomes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "snake_case")]
-pub enum SessionChange {
+pub enum TestSessionState {
     /// It opens.
     Open,
     /// It ends, and may be resumed.
@@ -225,11 +225,11 @@ fn budget(value: &Value<'_>) -> Parsed<Budget> {
 }
 
 fn session(section: &mut Section<'_>) -> Option<TestSession> {
-    let change = section.read("state", values::word::<SessionChange>);
+    let change = section.read("state", values::word::<TestSessionState>);
     let session = session_of(section);
     let workspace = section.read("workspace", values::absolute_path);
     let parent = name(section, "parent").map(|id| SessionId::new(&id));
-    if change.is_some_and(|change| change != SessionChange::Open) {
+    if change.is_some_and(|change| change != TestSessionState::Open) {
         for key in ["workspace", "parent"] {
             section.object(key, |value| value.error(format!("`{key}` belongs to `state = \"open\"`")));
         }

@@ -78,7 +78,7 @@ fn check(subject: &Subject<'_>, _: &[Subject<'_>]) -> Vec<Diagnostic> {
     holes.collect()
 }
 
-/// The payload fields that a text prints beside other text on their line and nowhere tests.
+/// The payload fields that a text prints on a line with other text, and tests nowhere.
 fn holes(text: &str) -> Vec<(&str, Range<usize>)> {
     let printed = Code::of(text).map(|code| code.printed).unwrap_or_default();
     let hole = |range: &Range<usize>| {

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use engine::{
-    event::catalogue::{self, CatalogueEntry},
+    event::catalogue::{self, CatalogueEntry, OwnSeverities},
     sorted::SortedSet,
 };
 
@@ -68,6 +68,9 @@ pub fn reloaded(sources: &Sources, compiled: &Compiled, tried: Vec<Diagnostic>) 
 /// The findings of `report` that no comment in `sources` allows.
 #[must_use]
 pub fn without_allowed(sources: &Sources, report: &Report) -> Report {
+    if report.diagnostics().is_empty() {
+        return report.clone();
+    }
     let mut allowances = Allowances::new(sources);
     let found = report.clone().into_all();
     Report::new(found.into_iter().filter(|one| !allowances.silence(one)).collect())
@@ -102,7 +105,8 @@ fn findings(sources: &Sources, compiled: &Compiled, denied: &Denied) -> Vec<Diag
     let own: SortedSet<&Arc<str>> = files.map(|file| &file.path).collect();
     let shipped: Vec<&CatalogueEntry> = catalogue::types().collect();
     let known: Vec<_> = shipped.into_iter().chain(&compiled.events).collect();
-    let subjects = Subject::all(sources, compiled, &known);
+    let severities = OwnSeverities::new(&compiled.events);
+    let subjects = Subject::all(sources, compiled, &known, &severities);
     let mut found: Vec<Diagnostic> = Vec::new();
     for lint in LINTS.iter().filter(|lint| denied.looks_for(lint)) {
         let Check::Subscriber(check) = &lint.check else { continue };

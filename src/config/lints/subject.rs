@@ -29,6 +29,7 @@ pub(super) struct Subject<'a> {
     pub(super) catalogue: &'a [&'a CatalogueEntry],
     /// The file of its template.
     pub(super) template: Option<&'a SourceFile>,
+    severities: &'a OwnSeverities,
     keys: Vec<KeyInForce>,
 }
 
@@ -38,6 +39,7 @@ impl<'a> Subject<'a> {
         sources: &'a Sources,
         compiled: &'a Compiled,
         catalogue: &'a [&'a CatalogueEntry],
+        severities: &'a OwnSeverities,
     ) -> Vec<Self> {
         let rules = compiled.rules.subscribers.iter();
         let rules = rules.filter(|rule| rule.activity != Activity::Disabled && rule.later.is_empty());
@@ -48,6 +50,7 @@ impl<'a> Subject<'a> {
                 rule,
                 compiled,
                 catalogue,
+                severities,
                 template: sources.of_kind(FileKind::Template).filter(is_template).last(),
                 keys: effective::keys(files),
             }
@@ -90,7 +93,7 @@ impl<'a> Subject<'a> {
 
     /// The severity of an event of a type without one.
     pub(super) fn default_severity(&self, event_type: &str) -> Severity {
-        OwnSeverities::new(&self.compiled.events).default_severity(event_type)
+        self.severities.default_severity(event_type)
     }
 
     /// The examples that pass its filter.

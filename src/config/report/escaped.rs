@@ -33,7 +33,7 @@ pub(super) fn map(literal: &str, content: &str, range: Range<usize>) -> Option<R
     Some(start..end.unwrap_or(at).max(start + 1))
 }
 
-/// Whether a text begins with a backslash at the end of a line, which stands for nothing.
+/// Whether a text begins with a backslash at the end of a line, which TOML leaves out.
 fn is_line_break(text: &str) -> bool {
     let escaped = text.strip_prefix('\\').map(|rest| rest.trim_start_matches([' ', '\t', '\r']));
     escaped.is_some_and(|rest| rest.starts_with('\n'))

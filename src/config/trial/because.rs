@@ -12,23 +12,24 @@ use engine::{
 };
 
 use super::{
-    failure::Event,
+    failure::LedgerLine,
     timeline::{Played, Published},
 };
 use crate::config::{
     effective::{self, KeyInForce},
     layers::SourceFile,
-    report::Place,
+    report::{Place, shown},
+    values::duration_text,
 };
 
 /// What happened in a test, in the order of time.
-pub(super) fn because(played: &Played, rule: &Subscriber, files: &[SourceFile]) -> Vec<Event> {
-    let told = Told { played, rule, keys: effective::keys(files) };
+pub(super) fn because(played: &Played, rule: &Subscriber, files: &[SourceFile]) -> Vec<LedgerLine> {
+    let explainer = Explainer { played, rule, keys: effective::keys(files) };
     let taken: BTreeSet<Seq> =
         played.entries.iter().flat_map(|(_, entry)| handled_by(&rule.id, entry)).copied().collect();
     let not_taken = played.published.iter().filter(|event| !taken.contains(&event.seq));
-    let mut events: Vec<Event> = not_taken.map(|event| told.not_taken(event)).collect();
-    events.extend(played.entries.iter().filter_map(|(at, entry)| told.entry(*at, entry)));
+    let mut events: Vec<LedgerLine> = not_taken.map(|event| explainer.not_taken(event)).collect();
+    events.extend(played.entries.iter().filter_map(|(at, entry)| explainer.entry(*at, entry)));
     events.sort_by_key(|event| event.at);
     events
 }
@@ -59,21 +60,21 @@ fn handled_by<'e>(id: &SubscriberId, entry: &'e LedgerEntry) -> &'e [Seq] {
     }
 }
 
-struct Told<'a> {
+struct Explainer<'a> {
     played: &'a Played,
     rule: &'a Subscriber,
     keys: Vec<KeyInForce>,
 }
 
-impl Told<'_> {
+impl Explainer<'_> {
     /// Where the subscriber has `key`; `None` if it has the default.
     fn place(&self, key: &str) -> Option<Place> {
         self.keys.iter().find(|one| one.key == key).map(|one| one.place.clone())
     }
 
-    fn not_taken(&self, event: &Published) -> Event {
+    fn not_taken(&self, event: &Published) -> LedgerLine {
         let types: Vec<String> = self.rule.types.iter().map(|pattern| format!("`{pattern}`")).collect();
-        Event {
+        LedgerLine {
             at: event.at,
             event_type: event.event_type.to_string(),
             what: format!("not taken: `types` has {}", types.join(", ")),
@@ -81,17 +82,17 @@ impl Told<'_> {
         }
     }
 
-    fn entry(&self, at: Duration, entry: &LedgerEntry) -> Option<Event> {
+    fn entry(&self, at: Duration, entry: &LedgerEntry) -> Option<LedgerLine> {
         let of_event = |seq: Seq, what: String, key: &str| {
             let event_type = self.event_type(seq).map(ToString::to_string).unwrap_or_default();
-            Some(Event { at, event_type, what, place: self.place(key) })
+            Some(LedgerLine { at, event_type, what, place: self.place(key) })
         };
         let of_notification = |id: NotificationId, what: String, key: &str| {
             let made =
                 self.played.notification(id).filter(|made| made.notification.subscriber == self.rule.id)?;
             let subject = made.notification.content.text().lines().next().unwrap_or_default();
-            let what = format!("{}: {what}", super::failure::shortened(subject.trim_end_matches(':')));
-            Some(Event { at, event_type: String::new(), what, place: self.place(key) })
+            let what = format!("{}: {what}", shown(subject.trim_end_matches(':')));
+            Some(LedgerLine { at, event_type: String::new(), what, place: self.place(key) })
         };
         match entry {
             LedgerEntry::Throttled { seq, by } => of_event(*seq, format!("throttled: {}", by.describe()), ""),
@@ -141,7 +142,7 @@ impl Told<'_> {
         let sentence = Reason::text_of(reason.as_str()).and_then(|text| text.event);
         let first = |of: Seq| {
             let first = self.played.published.iter().find(|event| event.seq == of)?;
-            Some(format!("that of {}", super::failure::time(first.at)))
+            Some(format!("that of {}", duration_text(first.at)))
         };
         let detail = if let Reason::Duplicate { of } = reason { first(*of) } else { reason.detail() };
         let end = sentence.map_or_else(|| reason.as_str(), |sentence| sentence.end);
@@ -149,7 +150,7 @@ impl Told<'_> {
         let key = self.keys.iter().find(|key| key.key == key_of(reason));
         let is_filter = matches!(reason, Reason::FilteredOut(_));
         match key.filter(|_| is_filter) {
-            Some(key) => format!("{end} = {}", super::failure::shortened(&key.value)),
+            Some(key) => format!("{end} = {}", shown(&key.value)),
             None => end,
         }
     }

@@ -14,13 +14,13 @@ use engine::{
 use serde_json::{Map, Value};
 
 use super::{
-    failure::{Difference, Unmet, shortened, time},
-    timeline::{Made, Played, Released},
+    failure::{Difference, Unmet},
+    timeline::{ExchangeRelease, Made, Played},
 };
 use crate::config::{
     case::{Check, Claim, Delivered, DirectiveWord, Ended, Expectation, Outcome, SubscriberTest},
-    effective::key_text,
-    report::Place,
+    report::{Place, shown},
+    values::duration_text,
 };
 
 /// Most places of one expectation that are named.
@@ -81,7 +81,7 @@ pub struct Update {
 /// What an expectation is about.
 enum Subject<'p> {
     Notification(&'p Made),
-    Release(&'p Released, &'p Played),
+    Release(&'p ExchangeRelease, &'p Played),
 }
 
 fn outcomes(subjects: &[Subject<'_>], test: &SubscriberTest) -> Vec<Unmet> {
@@ -113,7 +113,7 @@ fn described(expected: &[&Outcome], test: &SubscriberTest) -> String {
     if expected.is_empty() {
         return format!("no {noun}");
     }
-    let times: Vec<String> = expected.iter().map(|outcome| time(outcome.at)).collect();
+    let times: Vec<String> = expected.iter().map(|outcome| duration_text(outcome.at)).collect();
     format!("{} at {}", counted(expected.len(), noun), times.join(", "))
 }
 
@@ -144,8 +144,8 @@ impl Subject<'_> {
 
     fn summary(&self) -> String {
         let text = self.text();
-        let first = shortened(text.lines().next().unwrap_or_default());
-        format!("at {}: {first}", time(self.at()))
+        let first = shown(text.lines().next().unwrap_or_default());
+        format!("at {}: {first}", duration_text(self.at()))
     }
 
     fn differs(&self, number: usize, outcome: &Outcome) -> Option<Unmet> {
@@ -153,8 +153,10 @@ impl Subject<'_> {
             outcome.checks.iter().flat_map(|check| self.differences(check)).collect();
         differences.truncate(DIFFERENCES_MAX);
         let subject = match self {
-            Self::Notification(_) => format!("at {}, notification {number}", time(self.at())),
-            Self::Release(released, _) => format!("at {}, {}", time(self.at()), released.point.as_str()),
+            Self::Notification(_) => format!("at {}, notification {number}", duration_text(self.at())),
+            Self::Release(released, _) => {
+                format!("at {}, {}", duration_text(self.at()), released.point.as_str())
+            }
         };
         (!differences.is_empty()).then(|| Unmet::Differs { subject, differences, text: self.text() })
     }
@@ -238,7 +240,10 @@ impl Subject<'_> {
             (Claim::Text(_), _) => Some(Update { place, value: toml::Value::from(self.text()).to_string() }),
             (Claim::Decoded(expected), [made]) => {
                 let content = toon::decode(made.notification.content.text()).ok()?;
-                Some(Update { place, value: literal(&updated(expected, &content))? })
+                Some(Update {
+                    place,
+                    value: toml::Value::try_from(updated(expected, &content)).ok()?.to_string(),
+                })
             }
             _ => None,
         }
@@ -274,7 +279,7 @@ fn decoded(made: &Made, expected: &Value, path: &str, check: &Check) -> Vec<Diff
         Ok(content) => compare(&content, expected, path, check, &mut found),
         Err(error) => found.push(Difference {
             part: check.claim.key().to_owned(),
-            expected: shortened(&expected.to_string()),
+            expected: shown(&expected.to_string()),
             got: error.to_string(),
             place: check.place.clone(),
         }),
@@ -328,7 +333,7 @@ fn compare(found: &Value, expected: &Value, path: &str, check: &Check, places: &
                     None => places.push(Difference {
                         place: check.place_of(&inner).clone(),
                         part: inner,
-                        expected: shortened(&value.to_string()),
+                        expected: shown(&value.to_string()),
                         got: "nothing".to_owned(),
                     }),
                 }
@@ -343,7 +348,7 @@ fn compare(found: &Value, expected: &Value, path: &str, check: &Check, places: &
             differ(counted(expected.len(), "item"), counted(found.len(), "item"));
         }
         _ if found == expected => {}
-        _ => differ(shortened(&expected.to_string()), shortened(&found.to_string())),
+        _ => differ(shown(&expected.to_string()), shown(&found.to_string())),
     }
 }
 
@@ -373,26 +378,6 @@ fn updated(expected: &Value, found: &Value) -> Value {
     }
 }
 
-/// A value as TOML on one line; `None` if it has a null, which TOML does not have.
-fn literal(value: &Value) -> Option<String> {
-    Some(match value {
-        Value::Object(fields) if fields.is_empty() => "{}".to_owned(),
-        Value::Object(fields) => {
-            let entries: Option<Vec<String>> = fields
-                .iter()
-                .map(|(key, value)| Some(format!("{} = {}", key_text(key), literal(value)?)))
-                .collect();
-            format!("{{ {} }}", entries?.join(", "))
-        }
-        Value::Array(items) => {
-            format!("[{}]", items.iter().map(literal).collect::<Option<Vec<_>>>()?.join(", "))
-        }
-        Value::String(text) => toml::Value::from(text.as_str()).to_string(),
-        Value::Bool(_) | Value::Number(_) => value.to_string(),
-        Value::Null => return None,
-    })
-}
-
 /// The lines of a text that differ from the expected ones.
 fn lines_that_differ(text: &str, expected: &str, check: &Check) -> Vec<Difference> {
     let (mut found, mut wanted) = (text.lines(), expected.lines());
@@ -416,7 +401,7 @@ fn lines_that_differ(text: &str, expected: &str, check: &Check) -> Vec<Differenc
 }
 
 fn quoted(text: &str) -> String {
-    format!("{:?}", shortened(text))
+    format!("{:?}", shown(text))
 }
 
 fn fields(notice: &Notice) -> Value {

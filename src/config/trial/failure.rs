@@ -2,15 +2,14 @@
 
 use std::{fmt, time::Duration};
 
+use crate::config::{
+    report::{Diagnostic, Place},
+    values::duration_text,
+};
 use engine::words::counted;
-use jiff::SignedDuration;
-
-use crate::config::report::{Diagnostic, Place};
 
 /// Most lines of the explanation, and most lines of a text, that are shown.
 const LINES_MAX: usize = 16;
-/// Most characters of a value that is shown.
-const VALUE_CHARS_MAX: usize = 60;
 
 /// The reasons why a test fails.
 #[derive(Debug, Clone, PartialEq)]
@@ -18,7 +17,7 @@ pub struct Failure {
     /// The expectations that are not met; at least one.
     pub unmet: Vec<Unmet>,
     /// What happened to the events and notifications, in order.
-    pub because: Vec<Event>,
+    pub because: Vec<LedgerLine>,
 }
 
 /// An expectation that is not met.
@@ -70,7 +69,7 @@ pub struct Difference {
 
 /// What happened to an event or to a notification.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Event {
+pub struct LedgerLine {
     /// When.
     pub at: Duration,
     /// The type of the event; empty for a notification.
@@ -194,11 +193,11 @@ impl Failure {
 }
 
 /// What happened to events and notifications, line by line; empty if nothing did.
-pub(super) fn because_lines(because: &[Event]) -> Vec<Line> {
+pub(super) fn because_lines(because: &[LedgerLine]) -> Vec<Line> {
     if because.is_empty() {
         return Vec::new();
     }
-    let times: Vec<String> = because.iter().map(|event| time(event.at)).collect();
+    let times: Vec<String> = because.iter().map(|event| duration_text(event.at)).collect();
     let [at, event_type] =
         [times.iter().map(String::len).max(), because.iter().map(|one| one.event_type.len()).max()]
             .map(Option::unwrap_or_default);
@@ -265,21 +264,4 @@ impl fmt::Display for Wrong {
 fn left_out(count: usize) -> Option<Line> {
     let left_out = count.checked_sub(LINES_MAX).filter(|left_out| *left_out > 0)?;
     Some(Line::new(format!("    and {}", counted(left_out, "more line"))))
-}
-
-/// A time of a test, such as `2s`, `1m 30s` or `250ms`.
-pub(super) fn time(at: Duration) -> String {
-    if at.is_zero() {
-        return "0s".to_owned();
-    }
-    SignedDuration::try_from(at).map_or_else(|_| format!("{at:?}"), |signed| format!("{signed:#}"))
-}
-
-/// A value in few characters, on one line.
-pub(super) fn shortened(value: &str) -> String {
-    let line = value.replace('\n', "\\n");
-    match line.char_indices().nth(VALUE_CHARS_MAX) {
-        Some((end, _)) => format!("{}...", line.get(..end).unwrap_or_default()),
-        None => line,
-    }
 }

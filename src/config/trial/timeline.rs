@@ -21,7 +21,7 @@ use engine::{
 use journal::time::Timestamp;
 
 use crate::config::case::{
-    Action, Expectation, SessionChange, SubscriberTest, TestEvent, TestExchange, TestScope, TestSession,
+    Action, Expectation, SubscriberTest, TestEvent, TestExchange, TestScope, TestSession, TestSessionState,
 };
 
 /// How long a test continues after its last step: the longest time that a window stays open.
@@ -35,7 +35,7 @@ pub(super) struct Played {
     /// The indices of [`Self::made`] by id.
     by_id: BTreeMap<NotificationId, usize>,
     /// What exchanges released, in order.
-    pub(super) released: Vec<Released>,
+    pub(super) released: Vec<ExchangeRelease>,
     /// What became of events and notifications, with the times.
     pub(super) entries: Vec<(Duration, LedgerEntry)>,
     /// The events of the steps.
@@ -66,7 +66,7 @@ pub(super) struct Made {
 
 /// What an exchange released.
 #[derive(Debug)]
-pub(super) struct Released {
+pub(super) struct ExchangeRelease {
     pub(super) at: Duration,
     pub(super) point: InjectionPoint,
     pub(super) format: Format,
@@ -225,12 +225,12 @@ impl<'a> Player<'a> {
         self.seq = self.seq.next();
         let session = changed.session.clone();
         self.handle(match changed.change {
-            SessionChange::Open => {
+            TestSessionState::Open => {
                 let (workspace, parent) = (changed.workspace.clone(), changed.parent.clone());
                 Input::SessionOpened { session, harness: Harness { workspace, parent, ..Harness::default() } }
             }
-            SessionChange::Suspended => Input::SessionSuspended { session },
-            SessionChange::Closed => Input::SessionEnded { session },
+            TestSessionState::Suspended => Input::SessionSuspended { session },
+            TestSessionState::Closed => Input::SessionEnded { session },
         });
     }
 
@@ -267,7 +267,7 @@ impl<'a> Player<'a> {
             }
             Output::Answer { answer: Answer { injection: Some(injection), directive, .. }, .. } => {
                 let Some((point, format)) = self.asked.take() else { return };
-                played.released.push(Released { at: self.now, point, format, injection, directive });
+                played.released.push(ExchangeRelease { at: self.now, point, format, injection, directive });
             }
             Output::Publish(event) => {
                 if event.event_type.as_str() == SUBSCRIBER_FAILED {

@@ -1,7 +1,7 @@
 //! The JSON schemas of `aside.toml` and of a subscriber's file, for editors.
 
 use aside::config::{
-    case::{DirectiveWord, SessionChange},
+    case::{DirectiveWord, TestSessionState},
     keys::FileTable,
 };
 use engine::{
@@ -196,7 +196,7 @@ fn steps() -> Value {
     let state = object(
         &["at", "state"],
         &json!({
-            "at": text(), "state": words::<SessionChange>(), "session": text(),
+            "at": text(), "state": words::<TestSessionState>(), "session": text(),
             "workspace": text(), "parent": text(),
         }),
     );

@@ -413,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_heads_stand_once() {
+    fn equal_heads_are_written_once() {
         let nested = "rows[2]{a,b}:\n  1,2\n  3,4";
         for (what, made, expected) in [
             (

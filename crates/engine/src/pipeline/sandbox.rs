@@ -125,7 +125,7 @@ impl Program {
         let blocks = BTreeMap::new();
         let mut output = machinery::make_string_output(output);
         let escape = AutoEscape::Custom("toon".into());
-        let (code, root) = (self.code.borrow_dependent(), self.patterns.beside(root));
+        let (code, root) = (self.code.borrow_dependent(), self.patterns.with_variables(root));
         let (value, mut state) = machinery::eval(environment, code, root, &blocks, &mut output, escape)?;
         Ok(end(value, &mut state))
     }

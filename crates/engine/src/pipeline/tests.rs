@@ -1,15 +1,19 @@
 //! Tests a subscriber with a few events, in simulated milliseconds; of the renderer only its input.
 
+mod fixtures;
+
 use std::{num::NonZeroU32, time::Duration};
+
+pub(super) use self::fixtures::{at, event, field, rule, session, set_scope};
 
 use super::*;
 use crate::{
-    event::{FieldPath, Payload, SessionId, Severity},
-    notification::{Activation, ActiveFor, Audience, Interrupt, Nature, SubscriberId, Tokens},
+    event::{SessionId, Severity},
+    notification::{Activation, Interrupt, Nature, SubscriberId, Tokens},
     pipeline::{
         condition::Condition,
         render::Layout,
-        rule::{Activity, BatchMode, Batching, DedupeRule, Keep, OutputRule},
+        rule::{BatchMode, DedupeRule, Keep},
     },
     rate::Rate,
 };
@@ -511,90 +515,4 @@ pub(super) fn ended(seq: u64, reason: Reason) -> Outcome {
 
 fn duplicate(seq: u64, of: u64) -> Outcome {
     ended(seq, Reason::Duplicate { of: Seq(of) })
-}
-
-/// Batches of ten rows or two seconds; a repeat has the same tool within five seconds.
-pub(super) fn rule() -> Subscriber {
-    Subscriber {
-        id: SubscriberId::new("tool_failure"),
-        name: "Tool failures".into(),
-        description: String::new(),
-        version: None,
-        activity: Activity::Enabled,
-        types: vec!["tool.call.*".parse().expect("valid pattern")],
-        sources: Vec::new(),
-        severity_when: Vec::new(),
-        severity_min: Severity::Warning,
-        condition: None,
-        batching: Batching {
-            window: Duration::from_millis(2_000),
-            max_size: NonZeroU32::new(10).expect("not zero"),
-            mode: BatchMode::Window,
-            group_by: Vec::new(),
-        },
-        dedupe: Some(DedupeRule {
-            key: vec![field("type"), field("payload.tool")],
-            window: Duration::from_millis(5_000),
-            keep: Keep::First,
-        }),
-        threshold: None,
-        rate: None,
-        close_when: None,
-        open_when: None,
-        ttl: Some(Duration::from_secs(60)),
-        supersede_key: Vec::new(),
-        resolve: None,
-        order: crate::pipeline::rule::OrderRule::default(),
-        output: OutputRule {
-            priority: Priority::High,
-            inject_at: InjectionPoint::AfterTool,
-            activation: Activation::Passive,
-            active_for: ActiveFor::default(),
-            interrupt: Interrupt::InjectAndContinue,
-            escalate_at: None,
-            layout: Layout::Template("templates/tool_failure.toon.j2".into()),
-            sentence: None,
-            max_tokens: Tokens(200),
-            audience: Audience::Agent,
-        },
-        wake: Arc::default(),
-        later: Vec::new(),
-    }
-}
-
-/// A failed tool call for everybody, with these fields in its payload.
-pub(super) fn event(fields: &str) -> Arc<Event> {
-    Arc::new(Event {
-        id: "e".into(),
-        event_type: "tool.call.failure".parse().expect("valid type"),
-        source: "tool_executor".into(),
-        provenance: crate::event::Provenance::Harness,
-        severity: Severity::Warning,
-        timestamp: Timestamp::ZERO,
-        payload: Payload::parse(&format!("{{{fields}}}")).expect("valid payload"),
-        dedupe_key: None,
-        session: None,
-        workspace: None,
-        cause: None,
-    })
-}
-
-pub(super) fn set_scope(event: &mut Event, scope: &Scope) {
-    match scope {
-        Scope::Session(id) => event.session = Some(id.clone()),
-        Scope::Workspace(folder) => event.workspace = Some(Arc::clone(folder)),
-        Scope::All => {}
-    }
-}
-
-pub(super) fn session(id: &str) -> Scope {
-    Scope::Session(SessionId::new(id))
-}
-
-pub(super) fn field(path: &str) -> FieldPath {
-    FieldPath::parse(path).expect("valid path")
-}
-
-pub(super) fn at(ms: u64) -> Timestamp {
-    Timestamp::from_millis(ms)
 }

@@ -116,7 +116,7 @@ impl Patterns {
     }
 
     /// Adds the variable with the expressions to those of `root`.
-    pub(super) fn beside(self: &Arc<Self>, root: Value) -> Value {
+    pub(super) fn with_variables(self: &Arc<Self>, root: Value) -> Value {
         match root.as_object() {
             Some(variables) if !self.0.is_empty() => {
                 Value::from_object(Root { variables: variables.clone(), patterns: Arc::clone(self) })

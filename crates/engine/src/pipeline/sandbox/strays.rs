@@ -1,5 +1,5 @@
 //! Fields of an event that no event has. Which expressions are events is known without a run: items
-//! of the variable `events`, and names that stand for them.
+//! of the variable `events`, and variables that are set to them.
 
 use std::ops::Range;
 

@@ -1,0 +1,102 @@
+//! A subscriber and its events, for tests.
+
+use std::{num::NonZeroU32, sync::Arc, time::Duration};
+
+use journal::time::Timestamp;
+
+use crate::{
+    event::{Event, FieldPath, Payload, Scope, SessionId, Severity},
+    notification::{
+        Activation, ActiveFor, Audience, InjectionPoint, Interrupt, Priority, SubscriberId, Tokens,
+    },
+    pipeline::{
+        render::Layout,
+        rule::{Activity, BatchMode, Batching, DedupeRule, Keep, OrderRule, OutputRule, Subscriber},
+    },
+};
+
+/// Batches of ten rows or two seconds; a repeat has the same tool within five seconds.
+pub(in crate::pipeline) fn rule() -> Subscriber {
+    Subscriber {
+        id: SubscriberId::new("tool_failure"),
+        name: "Tool failures".into(),
+        description: String::new(),
+        version: None,
+        activity: Activity::Enabled,
+        types: vec!["tool.call.*".parse().expect("valid pattern")],
+        sources: Vec::new(),
+        severity_when: Vec::new(),
+        severity_min: Severity::Warning,
+        condition: None,
+        batching: Batching {
+            window: Duration::from_millis(2_000),
+            max_size: NonZeroU32::new(10).expect("not zero"),
+            mode: BatchMode::Window,
+            group_by: Vec::new(),
+        },
+        dedupe: Some(DedupeRule {
+            key: vec![field("type"), field("payload.tool")],
+            window: Duration::from_millis(5_000),
+            keep: Keep::First,
+        }),
+        threshold: None,
+        rate: None,
+        close_when: None,
+        open_when: None,
+        ttl: Some(Duration::from_secs(60)),
+        supersede_key: Vec::new(),
+        resolve: None,
+        order: OrderRule::default(),
+        output: OutputRule {
+            priority: Priority::High,
+            inject_at: InjectionPoint::AfterTool,
+            activation: Activation::Passive,
+            active_for: ActiveFor::default(),
+            interrupt: Interrupt::InjectAndContinue,
+            escalate_at: None,
+            layout: Layout::Template("templates/tool_failure.toon.j2".into()),
+            sentence: None,
+            max_tokens: Tokens(200),
+            audience: Audience::Agent,
+        },
+        wake: Arc::default(),
+        later: Vec::new(),
+    }
+}
+
+/// A failed tool call for everybody, with these fields in its payload.
+pub(in crate::pipeline) fn event(fields: &str) -> Arc<Event> {
+    Arc::new(Event {
+        id: "e".into(),
+        event_type: "tool.call.failure".parse().expect("valid type"),
+        source: "tool_executor".into(),
+        provenance: crate::event::Provenance::Harness,
+        severity: Severity::Warning,
+        timestamp: Timestamp::ZERO,
+        payload: Payload::parse(&format!("{{{fields}}}")).expect("valid payload"),
+        dedupe_key: None,
+        session: None,
+        workspace: None,
+        cause: None,
+    })
+}
+
+pub(in crate::pipeline) fn set_scope(event: &mut Event, scope: &Scope) {
+    match scope {
+        Scope::Session(id) => event.session = Some(id.clone()),
+        Scope::Workspace(folder) => event.workspace = Some(Arc::clone(folder)),
+        Scope::All => {}
+    }
+}
+
+pub(in crate::pipeline) fn session(id: &str) -> Scope {
+    Scope::Session(SessionId::new(id))
+}
+
+pub(in crate::pipeline) fn field(path: &str) -> FieldPath {
+    FieldPath::parse(path).expect("valid path")
+}
+
+pub(in crate::pipeline) fn at(ms: u64) -> Timestamp {
+    Timestamp::from_millis(ms)
+}
