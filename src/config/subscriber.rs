@@ -145,7 +145,8 @@ fn blamed(
 fn read(documents: &[Rc<Document<'_>>], context: &Context<'_>) -> SubscriberFile {
     let [first, document] = [documents.first(), documents.last()].map(|one| one.expect("a file"));
     let (whole, file) = (first.file(), document.file());
-    let section = |name| Section::new(name, documents.iter().map(|document| &**document));
+    let all = || documents.iter().map(|document| &**document);
+    let section = |name| Section::new(name, all());
     let [mut subscriber, mut events, mut batching, mut threshold, mut limits, mut output] =
         ["subscriber", "events", "batching", "threshold", "limits", "output"].map(section);
 
@@ -156,7 +157,7 @@ fn read(documents: &[Rc<Document<'_>>], context: &Context<'_>) -> SubscriberFile
     let mut keys = limits::Keys::read(&mut batching);
     let batching_rule = limits::read_batching(&mut batching, &keys);
     let dedupe = limits::read_dedupe(&mut batching, &mut keys, &batching_rule);
-    let threshold_rule = threshold::read(&mut threshold, documents.iter().map(|document| &**document));
+    let threshold_rule = threshold::read(&mut threshold, all());
     let Limits { rate, ttl, supersede_key, resolve, order } =
         limits::read_limits(&mut limits, context.known_types);
     if let Some(core) = core {
@@ -172,13 +173,9 @@ fn read(documents: &[Rc<Document<'_>>], context: &Context<'_>) -> SubscriberFile
 
     let place = subscriber.value("id").map(Value::place);
     places.chosen = places.chosen.or_else(|| place.clone());
-    let filter_place = |key| Some((key, events.value(key)?.place()));
-    let filter_places = FILTER_KEYS.into_iter().filter_map(filter_place).collect();
-    let mut found = finish_all(
-        documents.iter().map(|document| &**document),
-        &SECTIONS,
-        vec![subscriber, events, batching, threshold, limits, output],
-    );
+    let filter_places = filter_places(&events);
+    let sections = vec![subscriber, events, batching, threshold, limits, output];
+    let mut found = finish_all(all(), &SECTIONS, sections);
     found.extend(wrong_tests);
     let has_errors = found.iter().any(|diagnostic| diagnostic.level == Level::Error);
     let has_template =
@@ -214,6 +211,12 @@ fn read(documents: &[Rc<Document<'_>>], context: &Context<'_>) -> SubscriberFile
         places,
         found,
     }
+}
+
+/// The places of the keys by which a file selects events.
+fn filter_places(events: &Section<'_>) -> SortedMap<&'static str, Place> {
+    let place = |key| Some((key, events.value(key)?.place()));
+    FILTER_KEYS.into_iter().filter_map(place).collect()
 }
 
 fn activity(
