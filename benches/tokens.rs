@@ -94,7 +94,7 @@ fn shipped() -> CompiledRules {
 
 fn row(event_type: &str, payload: Value, repeats: u32) -> Row {
     let event = Event::example(event_type.parse().expect("a valid type"), Payload::from(payload));
-    Row { seq: Seq(1), event: Arc::new(event), repeats, threshold: None }
+    Row { seq: Seq(1), event: Arc::new(event), repeats, threshold: None, suppressed: None }
 }
 
 fn render(rules: &CompiledRules, name: &str, rows: &[Row]) -> String {

@@ -44,6 +44,7 @@ mod router;
 mod sessions;
 mod share;
 mod shell;
+mod silences;
 mod sources;
 mod statusline;
 mod stream;

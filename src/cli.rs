@@ -29,6 +29,7 @@ mod publish;
 mod run;
 mod serve;
 mod sessions;
+mod silence;
 mod sources;
 mod state;
 mod status;
@@ -126,6 +127,10 @@ enum Command {
     ///
     /// Those for the agent, and those for you.
     Inbox(inbox::Args),
+    /// Suppress notifications for a time, or list what is suppressed
+    ///
+    /// Without a change of a file. Without a subcommand: the silences in force.
+    Silence(silence::Args),
     /// Be notified once when a condition comes true
     ///
     /// A process ends, a port opens, a file changes, checks end. Without a condition: the open
@@ -315,6 +320,7 @@ fn dispatch(command: Option<Command>, mut context: Context<'_>) -> Result<ExitCo
         Command::Rebuild(args) => state::rebuild(&args, &mut context)?,
         Command::Exchange(args) => sessions::exchange(&args, &mut context)?,
         Command::Inbox(args) => inbox::run(&args, &mut context)?,
+        Command::Silence(args) => silence::run(&args, &mut context)?,
         Command::Watch(args) => watch::run(&args, &mut context)?,
         Command::Remind(args) => watch::remind(&args, &mut context)?,
         Command::Mcp(args) => clients::mcp(&args, &context)?,

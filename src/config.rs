@@ -28,6 +28,7 @@ mod values;
 
 pub mod case;
 pub mod daemon;
+mod inhibit;
 pub mod keys;
 pub(crate) mod layout;
 mod limits;

@@ -318,6 +318,8 @@ impl Daemon {
             watchdog: Watchdog::new(options.watcher, monotonic_now()),
             drain: draining,
             outbox,
+            zone: clock::zone,
+            zone_read_at: Timestamp::ZERO,
         };
         let mut tasks = Supervisor::default();
         tasks.start(TaskKind::Snapshots, writer::run(ordered, snapshots, journal.clone(), projection));

@@ -203,13 +203,20 @@ fn events(engine: &Engine) -> EventCounts {
 }
 
 fn notifications(engine: &Engine) -> NotificationCounts {
-    let tally = engine.tally();
+    let (tally, (held, held_by)) = (engine.tally(), engine.sessions().held());
     NotificationCounts {
         created: tally.created,
         injected: tally.injected,
         confirmed: tally.confirmed,
         confirmed_by: owned(&tally.confirmed_by),
-        pending: engine.sessions().views().map(|session| u64::from(session.injector.pending().0)).sum(),
+        pending: engine
+            .sessions()
+            .views()
+            .map(|session| u64::from(session.injector.pending().0))
+            .sum::<u64>()
+            + held,
+        held,
+        held_by: held_by.into_iter().map(|(kind, count)| (kind.as_str().to_owned(), count)).collect(),
         unclaimed: u64::try_from(engine.sessions().unclaimed_len()).unwrap_or(u64::MAX),
         batches_open: u64::try_from(engine.batches_open()).unwrap_or(u64::MAX),
         fixed_carriers: tally.fixed_carriers,

@@ -9,6 +9,7 @@ use engine::{
     event::{Scope, SessionId},
     exchange::Decision,
     format,
+    hold::Hold,
     notification::{Notification, NotificationId},
     records::Records,
     request::FieldError,
@@ -29,7 +30,7 @@ use crate::api::{
     naming::known_session,
     notify::{place_of, session_for},
     questions::open_count,
-    wire::inbox::{InboxList, WaitingView},
+    wire::inbox::{HoldView, InboxList, WaitingView},
 };
 
 /// Selects the queue.
@@ -125,6 +126,8 @@ struct Waiting {
     session: Option<SessionId>,
     /// How long ago it was made.
     age: Duration,
+    /// What keeps it from being released.
+    holds: Vec<HoldView>,
 }
 
 /// Parses the output of [`write_start`].
@@ -187,7 +190,7 @@ fn waiting_page(engine: &Engine, page: &WaitingPage, now: Timestamp) -> (Vec<Wai
     let unclaimed = engine.sessions().unclaimed();
     let end = unclaimed.len().min(skip.saturating_add(page.limit - shown.len()));
     let of_page = unclaimed.get(skip..end).unwrap_or_default();
-    shown.extend(of_page.iter().map(|notification| for_next_session(notification, now)));
+    shown.extend(of_page.iter().map(|notification| for_next_session(engine, notification, now)));
     (shown, (end < unclaimed.len()).then_some(PageStart::Unclaimed { skip: end }))
 }
 
@@ -214,7 +217,7 @@ fn in_queues(engine: &Engine, page: &WaitingPage, now: Timestamp) -> (Vec<Waitin
         if room == 0 {
             return (shown, next(skip));
         }
-        shown.extend(waiting_in(&session, now).into_iter().skip(skip).take(room));
+        shown.extend(waiting_in(engine, &session, now).into_iter().skip(skip).take(room));
         if waiting - skip > room {
             return (shown, next(skip + room));
         }
@@ -222,20 +225,26 @@ fn in_queues(engine: &Engine, page: &WaitingPage, now: Timestamp) -> (Vec<Waitin
     (shown, None)
 }
 
-fn waiting_in(session: &SessionView<'_>, now: Timestamp) -> Vec<Waiting> {
-    let waiting = |PendingView { notification, is_for_user, age, redelivered: _ }| {
+fn hold_views(engine: &Engine, holds: &[Hold]) -> Vec<HoldView> {
+    holds.iter().map(|hold| HoldView::new(hold, engine.ends(hold))).collect()
+}
+
+fn waiting_in(engine: &Engine, session: &SessionView<'_>, now: Timestamp) -> Vec<Waiting> {
+    let waiting = |PendingView { notification, is_for_user, age, redelivered: _, holds }| {
         let waits_for = if is_for_user { WaitingView::USER } else { WaitingView::AGENT };
-        Waiting { notification, waits_for, session: Some(session.id.clone()), age }
+        let holds = hold_views(engine, &holds);
+        Waiting { notification, waits_for, session: Some(session.id.clone()), age, holds }
     };
     session.injector.view(now).pending.into_iter().map(waiting).collect()
 }
 
-fn for_next_session(notification: &Arc<Notification>, now: Timestamp) -> Waiting {
+fn for_next_session(engine: &Engine, notification: &Arc<Notification>, now: Timestamp) -> Waiting {
+    let holds = hold_views(engine, &engine.sessions().holds_of_unclaimed(notification));
     let (notification, age) = (Arc::clone(notification), now.since(notification.created_at));
-    Waiting { notification, waits_for: WaitingView::NEXT_SESSION, session: None, age }
+    Waiting { notification, waits_for: WaitingView::NEXT_SESSION, session: None, age, holds }
 }
 
-fn view(Waiting { notification, waits_for, session, age }: Waiting) -> WaitingView {
+fn view(Waiting { notification, waits_for, session, age, holds }: Waiting) -> WaitingView {
     let (session, workspace) = match (session, &notification.scope) {
         (Some(session), _) => (Some(session.to_string()), None),
         (None, Scope::Session(id)) => (Some(id.to_string()), None),
@@ -252,6 +261,7 @@ fn view(Waiting { notification, waits_for, session, age }: Waiting) -> WaitingVi
         age_ms: duration_millis(age),
         sentence: format::line_for_user(&notification, format::LINE_CHARS_MAX),
         text: Arc::clone(notification.content.text()),
+        holds,
     }
 }
 
@@ -350,7 +360,7 @@ mod tests {
             let notification =
                 Arc::new(Notification { scope, ..Notification::example("n1", Priority::High) });
             let age = Duration::from_millis(5);
-            let view = view(Waiting { notification, waits_for, session: queue, age });
+            let view = view(Waiting { notification, waits_for, session: queue, age, holds: Vec::new() });
             let found = (&*view.waits_for, view.session.as_deref(), view.workspace.as_deref(), view.age_ms);
             assert_eq!(found, (waits_for, session, workspace, 5));
         }
@@ -371,7 +381,13 @@ mod tests {
             let example = Notification::example("n1", Priority::High);
             let notification = Arc::new(Notification { sentences, untrusted_source, events, ..example });
             let (session, age) = (Some(s1()), Duration::ZERO);
-            let view = view(Waiting { notification, waits_for: WaitingView::AGENT, session, age });
+            let view = view(Waiting {
+                notification,
+                waits_for: WaitingView::AGENT,
+                session,
+                age,
+                holds: Vec::new(),
+            });
             assert_eq!((&*view.sentence, &*view.text), (expected, "key: value"));
         }
     }

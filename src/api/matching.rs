@@ -68,12 +68,17 @@ fn view(explanation: &Explanation, event: &Event, known: &[String]) -> MatchView
             Verdict::Takes => "takes",
             Verdict::Resolves => "resolves",
             Verdict::Filtered(_) => "filtered",
+            Verdict::Silenced(_) => "silenced",
             Verdict::Off => "off",
         }
         .to_owned(),
         filtered_by: match verdict {
             Verdict::Filtered(by) => Some(by.key().to_owned()),
-            Verdict::Takes | Verdict::Resolves | Verdict::Off => None,
+            Verdict::Takes | Verdict::Resolves | Verdict::Silenced(_) | Verdict::Off => None,
+        },
+        silence: match verdict {
+            Verdict::Silenced(silence) => Some(silence.to_string()),
+            Verdict::Takes | Verdict::Resolves | Verdict::Filtered(_) | Verdict::Off => None,
         },
     });
     MatchView {

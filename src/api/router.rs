@@ -11,7 +11,8 @@ use axum::{
 
 use crate::api::{
     App, admin, clients, error::ApiError, events, exchange, history, hooks, inbox, instructions, matching,
-    mcp, metrics, notify, questions, reload, sessions, shell, sources, statusline, stream, watches, webhooks,
+    mcp, metrics, notify, questions, reload, sessions, shell, silences, sources, statusline, stream, watches,
+    webhooks,
 };
 
 /// The routes. Access control is added by the servers.
@@ -67,6 +68,9 @@ routes! {
     post "/v1/statusline/{harness}" statusline::status_line,
     get "/v1/clients" clients::clients,
     get "/v1/sources" sources::sources,
+    get "/v1/silences" silences::list,
+    post "/v1/silences" silences::add,
+    delete "/v1/silences/{id}" silences::expire,
     get "/v1/watches" watches::list,
     post "/v1/watches" watches::set,
     delete "/v1/watches/{id}" watches::cancel,

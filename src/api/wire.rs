@@ -11,6 +11,7 @@ pub mod history;
 pub mod inbox;
 pub mod notify;
 pub mod questions;
+pub mod silences;
 pub mod sources;
 pub mod views;
 pub mod watches;

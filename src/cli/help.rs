@@ -42,6 +42,14 @@ const GROUPS: [Group; 5] = [
             ),
             ("remind", &["aside remind 'in 20m' 'push the branch'", "aside remind 'at 14:30' standup"]),
             ("inbox", &["aside inbox", "aside inbox dismiss last"]),
+            (
+                "silence",
+                &[
+                    "aside silence add --subscriber ci_check --for 2h",
+                    "aside silence add --where \"payload.zone == 'eu'\" --comment 'db move'",
+                    "aside silence expire --all",
+                ],
+            ),
             ("why", &["aside why last"]),
             ("history", &["aside history --since 1h", "aside history --notifications"]),
         ],

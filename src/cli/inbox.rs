@@ -13,7 +13,7 @@ use super::{
 };
 use crate::api::wire::{
     ErrorView,
-    inbox::{InboxList, WaitingView},
+    inbox::{HoldView, InboxList, WaitingView},
 };
 
 const DOING: &str = "list the pending notifications";
@@ -132,7 +132,8 @@ impl WaitingView {
         let begin = terminal::width(&id) + terminal::width(&priority) + 3;
         let (id, rest) = (terminal.paint(Tone::Dim, &id), terminal.wrap(&one_line(&rest), begin, 4));
         let head = format!("{id}  {} {rest}\n", terminal.paint(Tone::of(&priority), &priority));
-        head + &indented(&self.sentence, 4, terminal)
+        let holds = self.holds.iter().map(|hold| indented(&hold.line(terminal), 4, terminal));
+        head + &indented(&self.sentence, 4, terminal) + &holds.collect::<String>()
     }
 
     /// The text that its agent gets.
@@ -167,6 +168,17 @@ impl WaitingView {
             (Self::USER, Some(session), _) => format!("you, {session}"),
             (_, session, _) => session.unwrap_or_default(),
         }
+    }
+}
+
+impl HoldView {
+    /// A line about it, such as `held: silenced by s7f3a, ends in 1h`.
+    fn line(&self, terminal: &Terminal) -> String {
+        let until = self.until.as_ref().map(|until| format!("ends {}", terminal.moment(until)));
+        let ends = until.into_iter().chain(self.after.iter().map(|after| format!("after {after}")));
+        let ends = ends.collect::<Vec<_>>().join(" or ");
+        let ends = if ends.is_empty() { String::new() } else { format!(", {ends}") };
+        format!("held: {} by {}{ends}", self.kind, self.cause)
     }
 }
 

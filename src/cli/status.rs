@@ -131,9 +131,9 @@ impl StatusView {
             "rules": format!("{} enabled, {} disabled, hash {hash}", counted(rules.enabled, "subscriber"), rules.disabled),
             "events": format!("{} published, {} unmatched, {} throttled, {} skipped{}", events.published, events.unmatched, events.throttled, events.skipped, ended(&events.ended)),
             "notifications": format!(
-                "{} created, {} injected, {} confirmed{}, {} pending, {} unclaimed, {}{}{}",
+                "{} created, {} injected, {} confirmed{}, {} pending{}, {} unclaimed, {}{}{}",
                 notifications.created, notifications.injected, notifications.confirmed,
-                proofs(&notifications.confirmed_by), notifications.pending,
+                proofs(&notifications.confirmed_by), notifications.pending, held(notifications),
                 notifications.unclaimed, notifications.batches(), ended(&notifications.ended), notifications.fixed_carriers(),
             ),
             "tokens": tokens.text(),
@@ -192,6 +192,14 @@ impl DiskView {
 /// `; ended: 3 duplicate, 2 filtered`, or empty.
 fn ended(counts: &Counts) -> String {
     if counts.is_empty() { String::new() } else { format!("; ended: {}", words(counts)) }
+}
+
+/// The notifications that are held, by kind.
+fn held(notifications: &NotificationCounts) -> String {
+    match notifications.held {
+        0 => String::new(),
+        held => format!(", {held} of them held ({})", words(&notifications.held_by)),
+    }
 }
 
 /// ` (1 seen, 2 step)`, or empty.
@@ -352,16 +360,17 @@ mod tests {
             events: EventCounts {
                 published: 53,
                 unmatched: 1,
-                throttled: 0,
-                skipped: 0,
                 ended: counts(&[("duplicate", 3), ("filtered", 2)]),
+                ..EventCounts::default()
             },
             notifications: NotificationCounts {
                 created: 3,
                 injected: 2,
                 confirmed: 3,
                 confirmed_by: counts(&[("seen", 1), ("step", 2)]),
-                pending: 0,
+                pending: 9,
+                held: 4,
+                held_by: counts(&[("quiet", 3), ("silenced", 2)]),
                 unclaimed: 0,
                 batches_open: 1,
                 fixed_carriers: 2,
@@ -401,7 +410,7 @@ history        up to date
 disk           journal 1.5 MiB, history 5.0 MiB of at most 256.0 MiB, snapshots 900 bytes, rules 0 bytes
 rules          3 subscribers enabled, 0 disabled, hash b21532ec8694
 events         53 published, 1 unmatched, 0 throttled, 0 skipped; ended: 3 duplicate, 2 filtered
-notifications  3 created, 2 injected, 3 confirmed (1 seen, 2 step), 0 pending, 0 unclaimed, 1 open batch; ended: 1 expired; 2 carriers that never change
+notifications  3 created, 2 injected, 3 confirmed (1 seen, 2 step), 9 pending, 4 of them held (3 quiet, 2 silenced), 0 unclaimed, 1 open batch; ended: 1 expired; 2 carriers that never change
 tokens         about 100 injected, 80 fewer than the unprocessed payloads
 sessions       1 open, 0 waiting
 

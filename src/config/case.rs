@@ -7,7 +7,8 @@ mod expectation;
 mod step;
 
 use engine::{notification::SubscriberId, sorted::SortedSet};
-use journal::time::Timestamp;
+use jiff::tz::TimeZone;
+use journal::time::{Timestamp, zone::Zone};
 
 use crate::config::{
     raw::{Document, Parsed, Value},
@@ -17,7 +18,7 @@ use crate::config::{
 
 pub use self::{
     expectation::{Check, Claim, Delivered, DirectiveWord, Ended, Expectation, Outcome},
-    step::{Action, Step, TestEvent, TestExchange, TestScope, TestSession, TestSessionState},
+    step::{Action, Step, TestEvent, TestExchange, TestScope, TestSession, TestSessionState, TestSilence},
 };
 
 /// Most steps of a test.
@@ -32,6 +33,8 @@ pub struct SubscriberTest {
     pub name: String,
     /// When it begins.
     pub start: Timestamp,
+    /// Its local clock.
+    pub zone: Zone,
     /// The other subscribers in its engine, with their places.
     pub with: Vec<(SubscriberId, Place)>,
     /// The steps, in order.
@@ -47,7 +50,11 @@ impl SubscriberTest {
     pub fn events(&self) -> impl Iterator<Item = (&Step, &TestEvent)> {
         self.at.iter().filter_map(|step| match &step.action {
             Action::Publish(event) => Some((step, &**event)),
-            Action::Exchange(_) | Action::Session(_) | Action::Restart => None,
+            Action::Exchange(_)
+            | Action::Session(_)
+            | Action::Silence(_)
+            | Action::Expire(_)
+            | Action::Restart => None,
         })
     }
 
@@ -77,7 +84,7 @@ pub(crate) fn read(document: &Document<'_>) -> (Vec<SubscriberTest>, Vec<Diagnos
 fn read_test(value: &Value<'_>) -> Parsed<SubscriberTest> {
     let mut section = value.section().ok_or_else(|| value.wrong_kind("a table"))?;
     let name = section.require("name", values::words);
-    let start = section.read("start", read_start).unwrap_or(START);
+    let (start, zone) = section.read("start", read_start).unwrap_or_else(|| (START, Zone::default()));
     let with = section.read("with", |value| values::list(value, read_other)).unwrap_or_default();
     let at = section.require("at", |value| values::list(value, step::read));
     let expect = section.require("expect", |value| values::list(value, expectation::read));
@@ -93,7 +100,7 @@ fn read_test(value: &Value<'_>) -> Parsed<SubscriberTest> {
     let found = section.finish();
     match (name, at, expect) {
         (Some(name), Some(at), Some(expect)) if found.is_empty() => {
-            let test = SubscriberTest { name: name.to_owned(), start, with, at, expect, place };
+            let test = SubscriberTest { name: name.to_owned(), start, zone, with, at, expect, place };
             test.check().map(|()| test)
         }
         _ => Err(found),
@@ -109,15 +116,19 @@ impl SubscriberTest {
 }
 
 /// A time with its zone, such as `2026-03-28T23:30:00[Europe/Berlin]`, or with an offset or `Z`.
-fn read_start(value: &Value<'_>) -> Parsed<Timestamp> {
+fn read_start(value: &Value<'_>) -> Parsed<(Timestamp, Zone)> {
     let text = match value.get().as_datetime() {
         Some(time) => time.to_string(),
         None => values::words(value)?.to_owned(),
     };
-    let zoned = text.parse::<jiff::Zoned>().map(|zoned| zoned.timestamp());
-    let time = zoned.or_else(|_| text.parse::<jiff::Timestamp>());
-    let millis = time.ok().and_then(|time| u64::try_from(time.as_millisecond()).ok());
-    millis.map(Timestamp::from_millis).ok_or_else(|| {
+    let zoned = text.parse::<jiff::Zoned>();
+    let zoned = zoned.or_else(|_| text.parse::<jiff::Timestamp>().map(|time| time.to_zoned(TimeZone::UTC)));
+    let start = zoned.ok().and_then(|zoned| {
+        let millis = u64::try_from(zoned.timestamp().as_millisecond()).ok()?;
+        let start = Timestamp::from_millis(millis);
+        Some((start, Zone::new(zoned.time_zone(), start)))
+    });
+    start.ok_or_else(|| {
         let message = format!("`{}` is not a time with its zone", shown(&text));
         let note =
             "a time is written like \"2026-03-28T23:30:00[Europe/Berlin]\" or \"2026-03-28T22:30:00Z\"";

@@ -12,25 +12,29 @@ use engine::{
     event::{FieldPath, Pattern, Scope, Severity},
     exchange::{Format, InjectionId, Replaces},
     format::{Item, Overflow, write},
+    hold::{Delay, WAITS_MAX},
     notification::{
         Activation, InjectionPoint, Interrupt, Nature, Notification, NotificationId, Priority, SubscriberId,
         Tokens,
     },
     pipeline::{
         condition::Condition,
-        rule::{BatchMode, Batching, DedupeRule, Keep, OrderRule, RateOf, RateRule, ResolveRule},
+        inhibition::InhibitRule,
+        rule::{
+            BatchMode, Batching, DedupeRule, DigestTimes, Keep, OrderRule, RateOf, RateRule, ResolveRule,
+        },
     },
     rate::Rate,
     settings::{Key, Keys as _, keys, settings},
 };
-use journal::time::{Timestamp, hours::minutes, parse_duration};
+use journal::time::{Timestamp, hours::Hours};
 use strum::{IntoStaticStr, VariantArray};
 use toon::tokens;
 
 use crate::config::{
+    inhibit,
     lint_name::LintName,
     raw::{Parsed, Section, Value},
-    report::shown,
     values,
 };
 
@@ -48,6 +52,15 @@ settings! {
         /// A notification that is still pending this long after its batch closed ends as `expired`,
         /// and a delivered one is not delivered again in a [new context](api.md#contexts) after that.
         ttl: Duration, duration(Duration::from_secs(1)..=Duration::from_secs(30 * 24 * 3600)), else "none";
+        /// Hours of each day, days, or a list of them, by the clock of the machine. Nothing is
+        /// delivered in them: a batch stays open until they end, and what is pending is held.
+        /// Critical notifications are delivered.
+        quiet: Hours = Hours::default(), hours(), else "none";
+        /// What a delivery waits for, or a list of which the first counts: `"3 turns"` of the session,
+        /// `"10m"`, a local time such as `"18:00"`, a timestamp, the next result of a tool
+        /// (`"tool:Bash"`, `"tool:mcp__*"`), the next event of a type (`"event:ci.**"`), or the use of
+        /// the session's context (`"context:80%"`, as [it is reported](sources.md)).
+        deliver_after: Vec<Delay> = Vec::new(), delays(WAITS_MAX), else "nothing";
         /// The state that an event gives: a newer event replaces an older one with equal values that
         /// is [pending](#from-event-to-notification).
         supersede_key: Vec<FieldPath> = Vec::new(), fields();
@@ -70,14 +83,28 @@ settings! {
 pub(crate) struct Limits {
     pub(crate) rate: Option<RateRule>,
     pub(crate) ttl: Option<Duration>,
+    pub(crate) quiet: Hours,
+    pub(crate) deliver_after: Vec<Delay>,
     pub(crate) supersede_key: Vec<FieldPath>,
     pub(crate) resolve: Option<ResolveRule>,
+    pub(crate) inhibit: Vec<InhibitRule>,
     pub(crate) order: OrderRule,
 }
 
 pub(crate) fn read_limits(section: &mut Section<'_>, known_types: &[&str]) -> Limits {
-    let Written { rate, rate_by, rate_of, ttl, supersede_key, resolved_by, equal, revision, order_by } =
-        Written::read(section);
+    let Written {
+        rate,
+        rate_by,
+        rate_of,
+        ttl,
+        quiet,
+        deliver_after,
+        supersede_key,
+        resolved_by,
+        equal,
+        revision,
+        order_by,
+    } = Written::read(section);
     check_limits(section);
     if rate.is_none() && !section.is_wrong("rate") {
         for key in ["rate_by", "rate_of"] {
@@ -88,7 +115,8 @@ pub(crate) fn read_limits(section: &mut Section<'_>, known_types: &[&str]) -> Li
     let resolve = read_resolve(section, resolved_by, equal, &supersede_key, known_types);
     let order = OrderRule { revision, by: order_by };
     check_order(section, &supersede_key, &order, resolve.as_ref());
-    Limits { rate, ttl, supersede_key, resolve, order }
+    let inhibit = inhibit::read(section, known_types);
+    Limits { rate, ttl, quiet, deliver_after, supersede_key, resolve, inhibit, order }
 }
 
 /// Reports an order of events about a state without a state.
@@ -140,6 +168,11 @@ const MAX_WAIT_MS_MAX: u64 = 60_000;
 /// How many windows a debounced batch stays open by default.
 const MAX_WAIT_WINDOWS: u32 = 10;
 
+/// The limits of `every`.
+const EVERY: RangeInclusive<Duration> = Duration::from_secs(60)..=Duration::from_secs(7 * 24 * 3_600);
+/// Most times of `at`.
+const TIMES_MAX: usize = 24;
+
 /// The limits of `dedupe_window`.
 const DEDUPE_WINDOW: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(24 * 3_600);
 
@@ -149,6 +182,7 @@ const DEDUPE_WINDOW: RangeInclusive<Duration> = Duration::from_secs(1)..=Duratio
 enum Mode {
     Window,
     Debounce,
+    Digest,
 }
 
 settings! {
@@ -160,9 +194,15 @@ settings! {
         /// A batch with this many rows closes at once.
         max_size: u32 = 10, number(1..=100);
         /// With `"debounce"` each event, and each repeat of a row in the batch, restarts the window.
+        /// With `"digest"` a batch closes by `every` or `at` alone: neither an exchange nor `max_size`
+        /// closes it, and it keeps the newest 1,000 rows.
         mode: Mode = Mode::Window, word();
         /// With `debounce` only: a batch stays open no longer than this, in ms; at least `window_ms`.
         max_wait_ms: u64, number(1..=MAX_WAIT_MS_MAX), else "ten windows";
+        /// With `digest` only: a batch closes so long after its first event.
+        every: Duration, duration(EVERY), else "none";
+        /// With `digest` only: a batch closes at the next of these local times.
+        at: Vec<u16> = Vec::new(), times_of_day(TIMES_MAX), else "none";
         /// There is one batch for each combination of the values of these fields.
         group_by: Vec<FieldPath> = Vec::new(), fields();
         /// An event for which this expression is true closes its batch at once.
@@ -186,6 +226,7 @@ pub(crate) fn read_batching(section: &mut Section<'_>, keys: &Keys) -> Batching 
     let (window, max_wait) = (milliseconds(keys.window_ms), keys.max_wait_ms.map(milliseconds));
     let is_window_wrong = section.is_wrong("window_ms");
     let is_debounce = keys.mode == Mode::Debounce;
+    let digest = read_digest(section, keys);
     if is_debounce && window.is_zero() && !is_window_wrong {
         section.object("mode", |value| value.error("`debounce` needs a `window_ms` of at least 1"));
     }
@@ -201,11 +242,11 @@ pub(crate) fn read_batching(section: &mut Section<'_>, keys: &Keys) -> Batching 
             value.error(format!("`max_wait_ms` is less than `window_ms`, which is {}", window.as_millis()))
         });
     }
-    if !keys.group_by.is_empty() && window.is_zero() && !is_window_wrong {
+    if !keys.group_by.is_empty() && window.is_zero() && !is_window_wrong && digest.is_none() {
         let message = "`group_by` has no effect while `window_ms` is 0: each event is a separate batch";
         section.warn("group_by", message);
     }
-    if window.is_zero() && !is_window_wrong {
+    if window.is_zero() && !is_window_wrong && digest.is_none() {
         for key in ["close_when", "open_when"] {
             section.warn(key, &format!("`{key}` has no effect while `window_ms` is 0: no batch is open"));
         }
@@ -215,8 +256,44 @@ pub(crate) fn read_batching(section: &mut Section<'_>, keys: &Keys) -> Batching 
     Batching {
         window,
         max_size: NonZeroU32::new(keys.max_size).expect("its limits begin at 1"),
-        mode: if is_debounce { BatchMode::Debounce { max_wait } } else { BatchMode::Window },
+        mode: match digest {
+            Some(times) => BatchMode::Digest(times),
+            None if is_debounce => BatchMode::Debounce { max_wait },
+            None => BatchMode::Window,
+        },
         group_by: keys.group_by.clone(),
+    }
+}
+
+/// When a digest closes; `None` for another mode. The keys of a digest are for it alone, and it has one
+/// of `every` and `at`.
+fn read_digest(section: &mut Section<'_>, keys: &Keys) -> Option<DigestTimes> {
+    let is_digest = keys.mode == Mode::Digest;
+    for key in ["every", "at"] {
+        // A file that inherits one of them cannot remove it, so its other mode makes it unused.
+        if !is_digest && !section.is_wrong("mode") && !section.is_later("mode", key) {
+            let message = format!("`{key}` is for `mode = \"digest\"` only");
+            section.object(key, |value| value.error(message));
+        }
+    }
+    match (keys.every, &keys.at[..]) {
+        _ if !is_digest => None,
+        (Some(every), []) => Some(DigestTimes::Every(every)),
+        (None, at @ [_, ..]) => Some(DigestTimes::At(at.to_vec())),
+        (Some(every), [_, ..]) if section.is_later("every", "at") => Some(DigestTimes::Every(every)),
+        (Some(_), at @ [_, ..]) if section.is_later("at", "every") => Some(DigestTimes::At(at.to_vec())),
+        (Some(_), [_, ..]) => {
+            section
+                .object("at", |value| value.error("a digest closes by `every` or by `at`; name one of them"));
+            None
+        }
+        (None, []) => {
+            if !section.is_wrong("every") && !section.is_wrong("at") {
+                let note = "such as every = \"1h\", or at = [\"09:00\", \"17:00\"]";
+                section.object("mode", |value| value.error("a digest needs `every` or `at`").with_note(note));
+            }
+            None
+        }
     }
 }
 
@@ -256,14 +333,11 @@ pub(crate) fn read_dedupe(
 
 /// Why `dedupe_keep = "newest"` has only a partial effect with the other keys.
 fn doubt_of_newest(rule: Option<&DedupeRule>, batching: &Batching) -> Option<String> {
-    let longest = match batching.mode {
-        BatchMode::Window => batching.window,
-        BatchMode::Debounce { max_wait } => max_wait,
-    };
+    let longest = batching.open_max();
     let Some(rule) = rule else {
         return Some("`dedupe_keep` has no effect without a `dedupe_key` and its window".into());
     };
-    if !batching.collects() {
+    if !batching.collects() && !matches!(batching.mode, BatchMode::Digest(_)) {
         return Some(
             "`newest` has no effect while each event is a separate batch: no row is pending at a repeat"
                 .into(),
@@ -284,8 +358,6 @@ fn milliseconds(count: u64) -> Duration {
 /// The keys of `[limits]`.
 pub(super) fn unsupported_limits() -> Vec<Key> {
     keys! {
-        /// Event types that inhibit the notifications of this subscriber.
-        inhibited_by: (), only("[]");
         /// Whether a newer session gets the newest state.
         retain: (), only("false");
     }
@@ -301,11 +373,6 @@ pub(super) fn unsupported_output() -> Vec<Key> {
 
 /// Checks the keys of `[limits]`.
 pub(crate) fn check_limits(section: &mut Section<'_>) {
-    refuse(section, "inhibited_by", |value| {
-        values::list(value, values::parsed::<Pattern>).map(|patterns| !patterns.is_empty())
-    });
-    refuse(section, "quiet", hours);
-    refuse(section, "deliver_after", delay);
     refuse(section, "retain", values::flag);
 }
 
@@ -320,32 +387,6 @@ fn refuse(section: &mut Section<'_>, key: &'static str, check: impl Fn(&Value<'_
         false => Ok(()),
         true => Err(vec![value.error(format!("`{key}` is not supported yet"))]),
     });
-}
-
-/// Hours of each day, such as `22:00-07:00`.
-fn hours(value: &Value<'_>) -> Parsed<bool> {
-    values::hours(value).map(|_| true)
-}
-
-/// A number of turns, a duration, a time of day, or a tool.
-fn delay(value: &Value<'_>) -> Parsed<bool> {
-    let text = values::words(value)?;
-    let is_turns = text.strip_suffix(" turns").or_else(|| text.strip_suffix(" turn")).is_some_and(is_count);
-    let is_tool = text.strip_prefix("tool:").is_some_and(|tool| !tool.trim().is_empty());
-    let is_delay = is_turns || is_tool || minutes(text).is_some() || parse_duration(text).is_some();
-    let wrong = || {
-        let message = format!("`{}` is not a valid delay", shown(text));
-        vec![
-            value
-                .error(message)
-                .with_note("it is written like \"3 turns\", \"10m\", \"18:00\" or \"tool:Bash\""),
-        ]
-    };
-    is_delay.then_some(true).ok_or_else(wrong)
-}
-
-fn is_count(text: &str) -> bool {
-    text.parse::<u32>().is_ok_and(|count| count > 0)
 }
 
 /// The shortest possible content; the rest of the text is the frame.
@@ -403,5 +444,6 @@ fn shortest() -> Notification {
         events: Vec::new(),
         created_at: Timestamp::ZERO,
         expires_at: None,
+        deliver_after: Box::default(),
     }
 }

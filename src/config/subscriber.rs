@@ -30,15 +30,15 @@ use self::rows::{About, Events, Output, read_id};
 use crate::config::{
     case::{self, SubscriberTest},
     layout::{self, DeclaredPlaces, KnownTemplates, LayoutRule, OwnText},
-    limits::{self, Limits},
+    limits,
     lint_name::LintName,
     raw::{Document, Section, Value, finish_all},
     report::{Diagnostic, Level, Place},
     threshold, values,
 };
 
-pub(crate) use self::rows::MAX_TOKENS;
 pub use self::rows::tables;
+pub(crate) use self::rows::{MAX_TOKENS, read_condition};
 
 /// The keys by which a subscriber selects events.
 const FILTER_KEYS: [&str; 4] = ["types", "sources", "severity_filter", "where"];
@@ -158,11 +158,10 @@ fn read(documents: &[Rc<Document<'_>>], context: &Context<'_>) -> SubscriberFile
     let batching_rule = limits::read_batching(&mut batching, &keys);
     let dedupe = limits::read_dedupe(&mut batching, &mut keys, &batching_rule);
     let threshold_rule = threshold::read(&mut threshold, all());
-    let Limits { rate, ttl, supersede_key, resolve, order } =
-        limits::read_limits(&mut limits, context.known_types);
+    let limited = limits::read_limits(&mut limits, context.known_types);
     if let Some(core) = core {
-        core.check(&mut limits, resolve.as_ref(), &order);
-        threshold.object("at", |value| core.refusal(value, "a threshold would silence a core subscriber"));
+        core.check(&mut limits, limited.resolve.as_ref(), &limited.order);
+        core.check_silence(&mut threshold, &mut limits);
     }
     let LayoutRule { layout, own: own_text, words, mut places } =
         layout::read(&mut output, id.as_ref(), [whole, file], &context.templates);
@@ -194,13 +193,16 @@ fn read(documents: &[Rc<Document<'_>>], context: &Context<'_>) -> SubscriberFile
         batching: batching_rule,
         dedupe,
         threshold: threshold_rule,
-        rate,
+        rate: limited.rate,
         close_when: keys.close_when,
         open_when: keys.open_when,
-        ttl,
-        supersede_key,
-        order,
-        resolve,
+        ttl: limited.ttl,
+        quiet: limited.quiet,
+        deliver_after: limited.deliver_after,
+        inhibit: limited.inhibit,
+        supersede_key: limited.supersede_key,
+        order: limited.order,
+        resolve: limited.resolve,
         output: output_rule,
         wake: Arc::clone(&context.wake),
         later: Vec::new(),
@@ -402,6 +404,14 @@ impl Protected {
     pub(crate) fn check(&self, limits: &mut Section<'_>, resolve: Option<&ResolveRule>, order: &OrderRule) {
         self.check_resolve(limits, resolve);
         self.check_order(limits, order);
+    }
+
+    /// Finds keys of a later file that would suppress its events.
+    fn check_silence(&self, threshold: &mut Section<'_>, limits: &mut Section<'_>) {
+        threshold.object("at", |value| self.refusal(value, "a threshold would silence a core subscriber"));
+        for key in ["inhibited_by", "inhibit"] {
+            limits.object(key, |value| self.refusal(value, "nothing inhibits a core subscriber"));
+        }
     }
 
     fn check_resolve(&self, section: &mut Section<'_>, resolve: Option<&ResolveRule>) {

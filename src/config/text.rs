@@ -144,6 +144,7 @@ files! {
     "problem"
     "question_expired"
     "reminder"
+    "silence_ended"
     "stale_file"
     "throttled"
     "timer"

@@ -12,13 +12,14 @@ use std::{
 
 use engine::{
     event::{EventType, FieldPath, Pattern, PatternSegment, Severity, catalogue},
+    hold::{DELAY_FORMS, Delay},
     nearest::nearest,
     rate::Rate,
     words::Words,
 };
 use jiff::SignedDuration;
 use journal::time::{
-    hours::{Hours, HoursError},
+    hours::{Hours, HoursError, minutes},
     parse_duration,
 };
 
@@ -226,16 +227,75 @@ pub(crate) fn duration_text(duration: Duration) -> String {
         .map_or_else(|_| format!("{duration:?}"), |signed| format!("{signed:#}"))
 }
 
-/// Hours of each day, such as `22:00-07:00`.
+/// Hours of each day such as `22:00-07:00`, a day such as `sat`, or a list of them.
 pub(crate) fn hours(value: &Value<'_>) -> Parsed<Hours> {
-    let text = words(value)?;
-    text.parse().map_err(|error: HoursError| {
-        let message = match error {
-            HoursError::Form => format!("`{}` is not a time of day", shown(text)),
-            HoursError::Empty => format!("`{}` ends when it begins", shown(text)),
-        };
-        vec![value.error(message).with_note("hours are written like \"22:00-07:00\"")]
-    })
+    let mut hours = Hours::default();
+    hours.extend(one_or_list(value, |value| {
+        let text = words(value)?;
+        text.parse::<Hours>().map_err(|error| {
+            let message = match error {
+                HoursError::Form => format!("`{}` is neither hours of the day nor a day", shown(text)),
+                HoursError::Empty => format!("`{}` ends when it begins", shown(text)),
+            };
+            vec![value.error(message).with_note("hours are written like \"22:00-07:00\", a day like \"sat\"")]
+        })
+    })?);
+    if hours.is_always() {
+        let message = format!("`{}` is the whole week, so nothing would be delivered", value.name());
+        return Err(vec![value.error(message).with_note("a subscriber is disabled by `enabled = false`")]);
+    }
+    Ok(hours)
+}
+
+/// One value, or a list of at least one.
+pub(crate) fn one_or_list<'s, T>(
+    value: &Value<'s>,
+    parse: impl Fn(&Value<'s>) -> Parsed<T>,
+) -> Parsed<Vec<T>> {
+    if value.items().is_none() {
+        return parse(value).map(|one| vec![one]);
+    }
+    let values = list(value, parse)?;
+    if values.is_empty() {
+        Err(vec![value.error(format!("`{}` is empty", value.name()))])
+    } else {
+        Ok(values)
+    }
+}
+
+/// Delays, of which the first that is over counts.
+pub(crate) fn delays(value: &Value<'_>, max: usize) -> Parsed<Vec<Delay>> {
+    let delays = one_or_list(value, |value| {
+        let text = words(value)?;
+        text.parse().map_err(|_| {
+            let message = format!("`{}` is not a delay", shown(text));
+            vec![value.error(message).with_note(format!("a delay is {DELAY_FORMS}"))]
+        })
+    })?;
+    at_most(value, delays, max)
+}
+
+/// Local times of a day, in minutes after midnight.
+pub(crate) fn times_of_day(value: &Value<'_>, max: usize) -> Parsed<Vec<u16>> {
+    let times = list(value, |value| {
+        let text = words(value)?;
+        minutes(text).ok_or_else(|| {
+            let message = format!("`{}` is not a time of day", shown(text));
+            vec![value.error(message).with_note("a time is written like \"09:00\"")]
+        })
+    })?;
+    if times.is_empty() {
+        return Err(vec![value.error(format!("`{}` names no time", value.name()))]);
+    }
+    at_most(value, times, max)
+}
+
+/// A list with at most `max` items.
+pub(crate) fn at_most<T>(value: &Value<'_>, items: Vec<T>, max: usize) -> Parsed<Vec<T>> {
+    if items.len() > max {
+        return Err(vec![value.error(format!("`{}` has at most {max} entries", value.name()))]);
+    }
+    Ok(items)
 }
 
 /// A rate such as `10/min`.

@@ -28,7 +28,11 @@ use engine::{
     io::SessionChange,
     records::Records,
 };
-use journal::{AppendError, Closed, Journal, Pace, ReadError, Reader, time::Timestamp};
+use jiff::tz::TimeZone;
+use journal::{
+    AppendError, Closed, Journal, Pace, ReadError, Reader,
+    time::{Timestamp, zone::Zone},
+};
 
 use crate::{
     api::{EngineView, Pulse, Query, Registry},
@@ -49,6 +53,8 @@ const LOOK_AGAIN: Duration = Duration::from_secs(60);
 /// Interval of the records that keep a silent session with an attached client open; shorter if
 /// sessions close sooner.
 const SEEN_EVERY: Duration = Duration::from_secs(60 * 60);
+/// How often the time zone of the machine is read: as long as its reader keeps an answer.
+const ZONE_READ_EVERY: Duration = Duration::from_secs(5 * 60);
 /// How long due work waits for the timer before it is done between two slices: the timer does not
 /// fire while records keep arriving.
 const TICK_LATE_MAX: Duration = Duration::from_millis(2);
@@ -78,6 +84,10 @@ pub(super) struct EventLoop {
     pub(super) outbox: VecDeque<Outgoing>,
     /// When to take snapshots.
     pub(super) schedule: Schedule,
+    /// The time zone of the machine.
+    pub(super) zone: fn() -> TimeZone,
+    /// When the time zone was read last.
+    pub(super) zone_read_at: Timestamp,
 }
 
 /// Why the loop cannot continue.
@@ -102,6 +112,7 @@ impl EventLoop {
     pub(super) async fn run(mut self) -> Result<(), LoopError> {
         let mut ticked = Seq::ZERO;
         self.publish_all();
+        self.queue_zone();
         let (mut is_full, mut due_since) = (self.flush().await?, None);
         while !*self.drain.borrow() {
             let deadline = self.deadline().filter(|_| self.fold.applied >= ticked);
@@ -140,6 +151,7 @@ impl EventLoop {
                     waited?;
                     self.consume_slice().await?;
                     self.queue_seen();
+                    self.queue_zone();
                     is_full = self.flush().await?;
                     if self.schedule.is_due(self.fold.applied) {
                         self.take_snapshot().await;
@@ -148,6 +160,7 @@ impl EventLoop {
                 () = tokio::time::sleep(wait.unwrap_or(FAR)), if wait.is_some() => {
                     self.pulse.begin();
                     self.queue_seen();
+                    self.queue_zone();
                     is_full = self.flush().await?;
                     // A tick before its deadline would change nothing, and would repeat at once.
                     if !is_full && deadline.is_some_and(|at| self.clock.until(at).is_zero()) {
@@ -225,6 +238,20 @@ impl EventLoop {
     fn queue_lost(&mut self, lost: Vec<(SessionId, InjectionId)>) {
         let undelivered = |(session, injection)| Outgoing::Undelivered { session, injection };
         self.outbox.extend(lost.into_iter().map(undelivered));
+    }
+
+    /// Queues a record of the local clock if it differs from the last one.
+    fn queue_zone(&mut self) {
+        let now = self.clock.now();
+        let is_known = self.zone_read_at > Timestamp::ZERO && now.since(self.zone_read_at) < ZONE_READ_EVERY;
+        if is_known || !self.outbox.is_empty() {
+            return;
+        }
+        self.zone_read_at = now;
+        let zone = Zone::new(&(self.zone)(), now);
+        if !self.fold.engine.zone().serves_as(&zone, now) {
+            self.outbox.push_back(Outgoing::Zone(zone));
+        }
     }
 
     /// Queues a keep-alive record for each silent session with an attached client.
@@ -346,6 +373,7 @@ pub(super) enum Outgoing {
     Seen {
         session: SessionId,
     },
+    Zone(Zone),
     /// Sent when its release is written.
     Answer {
         request: RequestId,
@@ -361,6 +389,7 @@ impl Outgoing {
             Self::Event(event) => records.own_event(event),
             Self::Undelivered { session, injection } => records.undelivered(session, injection),
             Self::Seen { session } => records.session_seen(session),
+            Self::Zone(zone) => records.zone(zone),
             Self::Answer { released: Some(released), .. } => records.released(released),
             Self::Answer { released: None, .. } => {}
         });

@@ -63,8 +63,9 @@ fn largest() -> u64 {
 
 #[test]
 fn template_needing_gigabytes_fails_without_losing_events() {
-    let rows: Vec<Row> =
-        (1..=20).map(|seq| Row { seq: Seq(seq), event: event(seq), repeats: 1, threshold: None }).collect();
+    let rows: Vec<Row> = (1..=20)
+        .map(|seq| Row { seq: Seq(seq), event: event(seq), repeats: 1, threshold: None, suppressed: None })
+        .collect();
     let subscriber = SubscriberId::new("sub");
     let before = largest();
     for source in TEMPLATES {

@@ -243,6 +243,7 @@ fn rows_of(block: &Block) -> Vec<Row> {
         event: Arc::new(event),
         repeats: repeats(json),
         threshold: None,
+        suppressed: None,
     })
     .collect()
 }

@@ -53,6 +53,7 @@ mod run;
 mod scenario;
 mod screens;
 mod shell;
+mod silences;
 mod snapshots;
 mod socket;
 mod starts;

@@ -36,7 +36,8 @@ enum Route {
 use Route::{Elsewhere, HasNone, LeavesOut, LeavesOutAndRefuses, Refuses};
 
 /// Every route. A new one fails the test until it has a row here.
-const ROUTES: [(&str, Route); 46] = [
+const ROUTES: [(&str, Route); 49] = [
+    ("delete /v1/silences/{id}", Elsewhere),
     ("delete /v1/watches/{id}", Refuses(&[("/v1/watches/{watch}", "")])),
     ("get /healthz", HasNone(Some(""))),
     ("get /metrics", HasNone(Some(""))),
@@ -92,6 +93,7 @@ const ROUTES: [(&str, Route); 46] = [
         ]),
     ),
     ("get /v1/sessions/{id}/wait", Refuses(&[("/v1/sessions/bob/wait", "")])),
+    ("get /v1/silences", HasNone(Some(""))),
     ("get /v1/sinks", HasNone(Some(""))),
     ("get /v1/sources", HasNone(Some(""))),
     ("get /v1/status", HasNone(Some(""))),
@@ -180,6 +182,7 @@ const ROUTES: [(&str, Route); 46] = [
         "post /v1/sessions/{id}/undelivered/{injection}",
         Refuses(&[("/v1/sessions/bob/undelivered/{injection}", "")]),
     ),
+    ("post /v1/silences", Elsewhere),
     ("post /v1/shell", HasNone(Some(r#"{"command":"x","exit_code":1,"duration_ms":1,"workspace":"/w"}"#))),
     (
         "post /v1/statusline/{harness}",

@@ -9,9 +9,9 @@ use aside::{
 };
 use engine::{
     event::{Event, Payload, Provenance, Seq, catalogue},
-    pipeline::{Pipeline, PipelineOutput},
+    pipeline::{Pipeline, PipelineOutput, Resources, silence::Silences},
 };
-use journal::time::Timestamp;
+use journal::time::{Timestamp, zone::Zone};
 use serde_json::{Value, json};
 
 /// A body: its sender, the sender's name of the event, and the text.
@@ -42,7 +42,9 @@ fn delivered(bodies: &[Body]) -> String {
     let rules = compiled.rules;
     let rule = rules.subscribers.iter().find(|rule| rule.id.as_str() == "ci_check").expect("it is shipped");
     let mut pipeline = Pipeline::new(Arc::clone(rule));
-    let (templates, now) = (&rules.templates, Timestamp::from_millis(1_000));
+    let resources =
+        Resources { templates: &rules.templates, zone: &Zone::default(), silences: &Silences::default() };
+    let now = Timestamp::from_millis(1_000);
     for (number, body) in (1..).zip(bodies) {
         let (seq, event) = (Seq(number), event(number, body));
         let matches = |patterns: &[engine::event::Pattern]| {
@@ -50,18 +52,22 @@ fn delivered(bodies: &[Body]) -> String {
         };
         if rule.resolve.as_ref().is_some_and(|resolve| matches(&resolve.by)) {
             // A stale one is an error, and shows in the text that is left.
-            let _ = pipeline.resolve(seq, &event, templates, now);
+            let _ = pipeline.resolve(seq, &event, resources, now);
         }
         if matches(&rule.types) {
-            pipeline.handle(seq, &event, templates, now);
+            pipeline.handle(seq, &event, resources, now);
         }
     }
-    pipeline.close(&|_| true, templates, now);
+    pipeline.close(&|_| true, resources, now);
     let outputs = std::iter::from_fn(|| pipeline.poll_output());
     let texts = outputs.filter_map(|output| match output {
         PipelineOutput::Notification(made) => Some(made.content.text().to_string()),
         PipelineOutput::Failed(failure) => panic!("{failure:?}"),
-        PipelineOutput::Said { .. } | PipelineOutput::Batched { .. } | PipelineOutput::Ended { .. } => None,
+        PipelineOutput::Said { .. }
+        | PipelineOutput::Batched { .. }
+        | PipelineOutput::Holds(_)
+        | PipelineOutput::Events { .. }
+        | PipelineOutput::Ended { .. } => None,
     });
     texts
         .flat_map(|text| text.lines().map(str::trim).map(str::to_owned).collect::<Vec<_>>())

@@ -67,7 +67,7 @@ fn row(index: usize, event_type: &str, payload: &Value, repeats: u32) -> Row {
         timestamp: Timestamp::from_millis(1_700_000_000_000),
         ..Event::example(event_type.parse().expect("valid type"), Payload::from(payload.clone()))
     };
-    Row { seq: Seq(index as u64 + 1), event: Arc::new(event), repeats, threshold: None }
+    Row { seq: Seq(index as u64 + 1), event: Arc::new(event), repeats, threshold: None, suppressed: None }
 }
 
 fn render(rules: &CompiledRules, name: &str, rows: &[Row], max_tokens: u32) -> Rendered {

@@ -12,10 +12,12 @@ pub mod injector;
 mod delivery;
 mod exchange;
 mod fanout;
+mod holds;
 mod lifecycle;
 mod naming;
 mod session;
 mod sessions;
+mod standing;
 mod table;
 mod turns;
 mod unclaimed;
@@ -28,10 +30,12 @@ pub use self::{
     delivery::Concerned,
     exchange::Begun,
     fanout::{DIRECT_MAX, LOG_MAX, TAKEN_PER_TICK},
+    holds::Suppressed,
+    injector::Suppress,
     lifecycle::{Met, Suspension},
     naming::Named,
     session::{InjectionSettings, PENDING_MAX, SessionKey, SessionSettings, SessionView, Settings},
     sessions::{SessionOutput, Sessions},
     turns::Passed,
 };
-pub(crate) use self::{fanout::Fanout, table::Table, unclaimed::Unclaimed};
+pub(crate) use self::{fanout::Fanout, standing::Standing, table::Table, unclaimed::Unclaimed};

@@ -10,20 +10,23 @@ mod echoes;
 mod exchange;
 mod parts;
 mod state;
+mod suppression;
 mod views;
 
 #[cfg(test)]
 mod tests;
 
+use self::parts::{Closes, pipeline, resources};
 pub use self::{
     dispatch::SUBSCRIBER_FAILED,
     echoes::Echoes,
     io::{Input, Output, Pending, RequestId, SessionChange, WakeReason},
     parts::Engine,
     state::Saved,
+    suppression::SILENCE_ENDED,
     views::{Explanation, Verdict},
 };
-use journal::time::Timestamp;
+use journal::time::{Timestamp, zone::Zone};
 
 use crate::{
     conversation::{Suspension, TAKEN_PER_TICK},
@@ -36,6 +39,7 @@ impl Engine {
     ///
     /// `now` is the time of the input's journal record; it never decreases.
     pub fn handle(&mut self, input: Input<'_>, now: Timestamp) {
+        self.now = now;
         self.fire_deadlines(now);
         let taken_max = if matches!(input, Input::Tick) { TAKEN_PER_TICK } else { 0 };
         match input {
@@ -62,7 +66,10 @@ impl Engine {
                 self.sessions.decide(session.as_ref(), &notification, decision);
             }
             Input::RulesReplaced(rules) => self.replace_rules(rules, now),
-            Input::ShuttingDown => self.close_batches(|_| true, None, now),
+            Input::ShuttingDown => self.close_batches(|_| true, Closes::AtShutdown, now),
+            Input::Silenced(silence) => self.begin_silence(&silence, now),
+            Input::SilencesEnded(ids) => ids.into_iter().for_each(|id| self.end_silence(id, now)),
+            Input::ZoneChanged(zone) => self.set_zone(zone, now),
             Input::Tick => {}
         }
         self.drain_sessions();
@@ -85,6 +92,18 @@ impl Engine {
             self.drain_sessions();
         }
         self.dispatch(seq, &EventRef { session, ..event }, now);
+    }
+
+    /// Takes another local clock; quiet hours begin and end by it.
+    fn set_zone(&mut self, zone: Zone, now: Timestamp) {
+        self.zone = zone;
+        for index in (0_u32..).take(self.pipelines.len()) {
+            let resources = resources(&self.rules, &self.zone, &self.silences);
+            let pipeline = pipeline(&mut self.pipelines, index);
+            pipeline.forget_clock();
+            pipeline.handle_timeout(resources, now);
+            self.drain_pipeline(index, now);
+        }
     }
 
     /// Records that an event has no effect.
@@ -121,6 +140,7 @@ impl Engine {
         add(self.pipeline_deadlines.first(), WakeReason::Pipeline);
         add(self.sessions.session_timeout(), WakeReason::Session);
         add(self.sessions.unclaimed_timeout(), WakeReason::Unclaimed);
+        add(self.silences.poll_timeout(), WakeReason::Silence);
         add(self.folds.poll_timeout(), WakeReason::Fold);
         first
     }
@@ -132,6 +152,7 @@ impl Engine {
                 WakeReason::Session => self.sessions.expire_sessions(at),
                 WakeReason::Unclaimed => self.sessions.expire_unclaimed(at),
                 WakeReason::Fanout => unreachable!("next_deadline does not return it"),
+                WakeReason::Silence => self.end_silences(at),
                 WakeReason::Fold => {
                     self.folds.handle_timeout(at, &mut self.effects);
                     self.drain_folds();

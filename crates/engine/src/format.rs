@@ -122,6 +122,7 @@ mod tests {
             events: Vec::new(),
             created_at: Timestamp::ZERO,
             expires_at: None,
+            deliver_after: Box::default(),
         }
     }
 

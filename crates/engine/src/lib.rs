@@ -51,6 +51,7 @@ pub mod call;
 pub mod event;
 pub mod exchange;
 pub mod fold;
+pub mod hold;
 pub mod json;
 pub mod ledger;
 pub mod notification;
@@ -79,6 +80,6 @@ pub mod records;
 pub mod rules;
 
 pub use self::engine::{
-    Echoes, Engine, Explanation, Input, Output, Pending, RequestId, SUBSCRIBER_FAILED, Saved, SessionChange,
-    Verdict, WakeReason, io,
+    Echoes, Engine, Explanation, Input, Output, Pending, RequestId, SILENCE_ENDED, SUBSCRIBER_FAILED, Saved,
+    SessionChange, Verdict, WakeReason, io,
 };

@@ -18,6 +18,7 @@ use toon::Document;
 
 use crate::{
     event::{Scope, Seq, Severity},
+    hold::Wait,
     name::ShortName,
     snapshot::{self, Damaged, Shared},
     words::Words,
@@ -255,6 +256,7 @@ impl Notification {
             events: Vec::new(),
             created_at: Timestamp::ZERO,
             expires_at: None,
+            deliver_after: Box::default(),
         }
     }
 }
@@ -377,6 +379,9 @@ pub struct Notification {
     pub created_at: Timestamp,
     /// When it expires.
     pub expires_at: Option<Timestamp>,
+    /// What its delivery waits for, the first of them; empty for nothing.
+    #[serde(default, skip_serializing_if = "<[Wait]>::is_empty")]
+    pub deliver_after: Box<[Wait]>,
 }
 
 impl Notification {

@@ -15,18 +15,24 @@ mod batch;
 pub mod condition;
 mod dedupe;
 mod hints;
+pub mod inhibition;
 mod key;
 mod limit;
+pub mod memory;
 mod newest;
 mod origins;
 mod output;
+pub mod recent;
 pub mod remainder;
 pub mod render;
 mod resolve;
 pub mod row;
 pub mod rule;
 mod sandbox;
+pub mod silence;
+pub mod suppression;
 pub mod threshold;
+mod timing;
 
 #[cfg(test)]
 mod model;
@@ -35,33 +41,46 @@ mod tests;
 
 use std::{collections::VecDeque, sync::Arc};
 
-use journal::time::Timestamp;
-use serde::{Deserialize, Serialize};
+use journal::time::{Timestamp, zone::Zone};
 use sha2::{Digest, Sha256};
 
 use crate::{
     event::{Event, Scope, Seq},
     hex::hex,
+    hold::Hold,
     ledger::{FilteredBy, Reason},
     notification::{Audience, InjectionPoint, Notification, NotificationId, Priority, State, StateKey},
     pipeline::{
         batch::{Batch, Batcher},
         condition::Condition,
         dedupe::{Dedupe, Verdict},
+        inhibition::Inhibitions,
         key::KeyWriter,
         newest::{Conditions, Named, Newest},
         origins::Origins,
         output::Failures,
         render::{RenderFailure, RenderInput, Templates},
         row::{DeferredByScope, DeferredCounts, Row},
-        rule::{Keep, Subscriber, Weight},
+        rule::{Keep, Subscriber, Weight, is_alone},
+        silence::Silences,
         threshold::{Reached, Thresholds},
+        timing::Timing,
     },
     rate::Buckets,
-    snapshot::Held,
 };
 
-pub use crate::pipeline::output::{FailedPart, Failing, Failure, PipelineOutput};
+pub use crate::pipeline::output::{FailedPart, Failing, Failure, HoldChange, PipelineOutput, RowEvents};
+
+/// What a pipeline uses that is not its own.
+#[derive(Debug, Clone, Copy)]
+pub struct Resources<'a> {
+    /// The templates of all subscribers.
+    pub templates: &'a Templates,
+    /// The local clock.
+    pub zone: &'a Zone,
+    /// The silences of people.
+    pub silences: &'a Silences,
+}
 
 /// A running subscriber.
 #[derive(Debug)]
@@ -76,13 +95,18 @@ pub struct Pipeline {
     deferred: DeferredByScope,
     failures: Failures,
     newest: Newest,
+    inhibitions: Inhibitions,
+    /// The end of the quiet hours that have begun.
+    quiet_until: Option<Timestamp>,
+    /// When quiet hours begin or end next; `None` if it is not known yet, or if there are none.
+    next_change: Option<Timestamp>,
     outputs: VecDeque<PipelineOutput>,
 }
 
 impl Pipeline {
     /// Starts a pipeline with empty memory.
     pub fn new(rule: Arc<Subscriber>) -> Self {
-        Self::remembering(rule, Memory::default())
+        Self::remembering(rule, Default::default())
     }
 
     /// The subscriber.
@@ -126,14 +150,33 @@ impl Pipeline {
             self.newest.clear();
         }
         self.failures.clear();
+        if rule.inhibit != self.rule.inhibit {
+            let ended = self.inhibitions.clear();
+            self.end_inhibitions(ended);
+        }
+        if rule.quiet != self.rule.quiet {
+            self.forget_clock();
+        }
+        if !self.rule.deliver_after.is_empty() && rule.deliver_after != self.rule.deliver_after {
+            self.outputs.push_back(PipelineOutput::Holds(HoldChange::DelaysEnded));
+        }
         self.rule = rule;
+    }
+
+    /// Forgets when quiet hours begin and end, because they or the local clock changed. Call
+    /// [`Self::handle_timeout`] afterwards.
+    pub fn forget_clock(&mut self) {
+        if self.quiet_until.take().is_some() {
+            self.outputs.push_back(PipelineOutput::Holds(HoldChange::QuietEnded));
+        }
+        self.next_change = None;
     }
 
     /// Takes an event of a subscribed type. Afterwards drain `poll_output`.
     ///
     /// Due batches close before the event is handled, so a late timer changes nothing.
-    pub fn handle(&mut self, seq: Seq, event: &Arc<Event>, templates: &Templates, now: Timestamp) {
-        self.handle_timeout(templates, now);
+    pub fn handle(&mut self, seq: Seq, event: &Arc<Event>, resources: Resources<'_>, now: Timestamp) {
+        self.handle_timeout(resources, now);
         if let Err(by) = self.rule.check_source(event) {
             return self.end(seq, Reason::FilteredOut(by));
         }
@@ -146,32 +189,67 @@ impl Pipeline {
         if self.is_stale(event) {
             return self.end(seq, Reason::Stale);
         }
-        let threshold = match self.count(seq, event, &scope, weight, now) {
+        let suppressed = self.suppressor(seq, event, weight, resources, now);
+        if let Some(hold) = &suppressed
+            && !self.is_condition(seq, event)
+        {
+            return self.end(seq, suppression::reason(hold));
+        }
+        let threshold = match self.count(seq, event, &scope, weight, resources, now) {
             Ok(threshold) => threshold,
             Err(reason) => return self.end(seq, reason),
         };
         if let Err(reason) = self.limit_event(event, &scope, weight, now) {
             return self.end(seq, reason);
         }
-        let row = Row { seq, event: Arc::clone(event), repeats: 1, threshold };
-        for batch in self.batch(row, scope, weight, now) {
-            self.leave(batch, weight, templates);
+        let row = Row { seq, event: Arc::clone(event), repeats: 1, threshold, suppressed };
+        for batch in self.batch(row, scope, weight, resources, now) {
+            self.leave(batch, weight, resources);
         }
     }
 
-    /// Closes every batch that is due, each as of its deadline.
-    pub fn handle_timeout(&mut self, templates: &Templates, now: Timestamp) {
+    /// Closes every batch that is due, each as of its deadline, and notes the quiet hours that have
+    /// begun or ended.
+    pub fn handle_timeout(&mut self, resources: Resources<'_>, now: Timestamp) {
         while let Some(batch) = self.batcher.due(now) {
-            self.leave(batch, Weight::Usual, templates);
+            self.leave(batch, Weight::Usual, resources);
         }
+        let ended = self.inhibitions.end(now);
+        self.end_inhibitions(ended);
+        if !self.rule.quiet.is_empty() && self.next_change.is_none_or(|at| at <= now) {
+            self.note_quiet(resources, now);
+        }
+    }
+
+    /// Notes whether quiet hours last, and when that changes.
+    fn note_quiet(&mut self, resources: Resources<'_>, now: Timestamp) {
+        let rule = Arc::clone(&self.rule);
+        let timing = timing(&rule, resources.zone);
+        let before = std::mem::replace(&mut self.quiet_until, timing.quiet_until(now));
+        self.next_change = timing.next_change(now);
+        let change = match (before, self.quiet_until) {
+            (_, Some(until)) => HoldChange::QuietBegan { since: now, until },
+            (Some(_), None) => HoldChange::QuietEnded,
+            (None, None) => return,
+        };
+        self.outputs.push_back(PipelineOutput::Holds(change));
     }
 
     /// Closes the open batches whose scope is `wanted`, because an exchange can take them or no
-    /// further event will come.
-    pub fn close(&mut self, wanted: &dyn Fn(&Scope) -> bool, templates: &Templates, now: Timestamp) {
-        self.handle_timeout(templates, now);
+    /// further event will come; none that closes by its time alone.
+    pub fn close(&mut self, wanted: &dyn Fn(&Scope) -> bool, resources: Resources<'_>, now: Timestamp) {
+        self.handle_timeout(resources, now);
+        if timing(&self.rule, resources.zone).is_by_time(now) {
+            return;
+        }
+        self.close_now(wanted, resources, now);
+    }
+
+    /// Closes the open batches whose scope is `wanted`, also those that close by their time alone,
+    /// because their subscriber ends.
+    pub fn close_now(&mut self, wanted: &dyn Fn(&Scope) -> bool, resources: Resources<'_>, now: Timestamp) {
         for batch in self.batcher.close(wanted, now) {
-            self.leave(batch, Weight::Usual, templates);
+            self.leave(batch, Weight::Usual, resources);
         }
     }
 
@@ -186,9 +264,11 @@ impl Pipeline {
         }
     }
 
-    /// When to call `handle_timeout` at the latest; `None` while no batch is open.
+    /// When to call `handle_timeout` at the latest; `None` while no batch is open and no quiet hours
+    /// begin or end.
     pub fn poll_timeout(&self) -> Option<Timestamp> {
-        self.batcher.poll_timeout()
+        let others = [self.next_change, self.inhibitions.poll_timeout()];
+        others.into_iter().chain([self.batcher.poll_timeout()]).flatten().min()
     }
 
     /// The next output, oldest first.
@@ -239,9 +319,11 @@ impl Pipeline {
         event: &Arc<Event>,
         scope: &Scope,
         weight: Weight,
+        resources: Resources<'_>,
         now: Timestamp,
     ) -> Result<(), Reason> {
         let Some(rule) = &self.rule.dedupe else { return Ok(()) };
+        let timing = timing(&self.rule, resources.zone);
         let condition = newest::condition_of(&self.rule, &mut self.key, seq, event);
         let key = dedupe::write_key(&mut self.key, rule, scope, event, weight);
         let verdict = self.dedupe.check(key, rule.window, seq, condition, now);
@@ -250,10 +332,10 @@ impl Pipeline {
             Keep::First => None,
             Keep::Newest => Some(event),
         };
-        if self.batcher.repeat(&self.rule.batching, scope, of, newest, now) {
+        if self.batcher.repeat(timing, scope, of, newest, now) {
             return Err(Reason::Duplicate { of });
         }
-        let waits = self.rule.batching.collects() && !is_alone(&self.rule, weight);
+        let waits = timing.collects(now) && !is_alone(&self.rule, weight);
         if newest.is_some() && waits {
             self.dedupe.renew(key, rule.window, seq, now);
             return Ok(());
@@ -280,10 +362,11 @@ impl Pipeline {
         event: &Arc<Event>,
         scope: &Scope,
         weight: Weight,
+        resources: Resources<'_>,
         now: Timestamp,
     ) -> Result<Option<Reached>, Reason> {
         let Some(rule) = &self.rule.threshold else {
-            return self.dedupe(seq, event, scope, weight, now).map(|()| None);
+            return self.dedupe(seq, event, scope, weight, resources, now).map(|()| None);
         };
         let key = self.key.state(&rule.by, self.rule.wake.trust_in(event), event);
         let (reached, counted) = self.thresholds.add(rule, key, event, now);
@@ -292,7 +375,7 @@ impl Pipeline {
         if reached.is_some() {
             return Ok(reached);
         }
-        self.dedupe(seq, event, scope, weight, now)?;
+        self.dedupe(seq, event, scope, weight, resources, now)?;
         if weight == Weight::Escalated { Ok(None) } else { Err(Reason::BelowThreshold) }
     }
 
@@ -306,21 +389,32 @@ impl Pipeline {
 
     /// Adds the row to a batch, and returns the batches that this closes; critical events are not
     /// batched.
-    fn batch(&mut self, row: Row, scope: Scope, weight: Weight, now: Timestamp) -> Vec<Batch> {
+    fn batch(
+        &mut self,
+        row: Row,
+        scope: Scope,
+        weight: Weight,
+        resources: Resources<'_>,
+        now: Timestamp,
+    ) -> Vec<Batch> {
         if is_alone(&self.rule, weight) {
             return vec![Batch::alone(scope, row, now)];
         }
         let rule = Arc::clone(&self.rule);
         let opens = self.holds(rule.open_when.as_ref(), FailedPart::OpenWhen, &row.event, now);
         let closes = self.holds(rule.close_when.as_ref(), FailedPart::CloseWhen, &row.event, now);
-        let group = self.key.start().fields(&self.rule.batching.group_by, &row.event).finish();
+        let group = suppression::group(&mut self.key, &self.rule, &row.event, row.suppressed.as_ref());
         let (seq, mut closed) = (row.seq, Vec::new());
         if opens {
             closed.extend(self.batcher.close_group(&scope, group, now));
         }
-        closed.extend(self.batcher.push(&self.rule.batching, &scope, group, row, now));
+        let (full, over) = self.batcher.push(timing(&rule, resources.zone), &scope, group, row, now);
+        closed.extend(full);
         if closes {
             closed.extend(self.batcher.close_group(&scope, group, now));
+        }
+        for row in over {
+            self.end(row.seq, Reason::BatchOverflow);
         }
         if !closed.iter().any(|batch| batch.rows.last().is_some_and(|row| row.seq == seq)) {
             self.outputs.push_back(PipelineOutput::Batched { seq });
@@ -343,10 +437,10 @@ impl Pipeline {
     }
 
     /// Runs the stages after batching on a batch that was open.
-    fn leave(&mut self, batch: Batch, weight: Weight, templates: &Templates) {
+    fn leave(&mut self, batch: Batch, weight: Weight, resources: Resources<'_>) {
         if let Some(batch) = self.limit(batch, weight) {
             let (batch, states) = self.supersede(batch);
-            self.render(batch, states, weight, templates);
+            self.render(batch, states, weight, resources);
         }
     }
 
@@ -359,13 +453,13 @@ impl Pipeline {
         (batch, states)
     }
 
-    fn render(&mut self, batch: Batch, states: Vec<State>, weight: Weight, templates: &Templates) {
+    fn render(&mut self, batch: Batch, states: Vec<State>, weight: Weight, resources: Resources<'_>) {
         let rule = Arc::clone(&self.rule);
         let (deferred, now) = (self.deferred.take(&batch.scope), batch.closed_at);
         let layout = &rule.output.layout;
         let origins = Origins::new(&batch.rows, &rule.wake);
         let input = RenderInput { origins: origins.by_row(), ..render_input(&rule, &batch, deferred) };
-        let rendered = layout.render(templates, &input);
+        let rendered = layout.render(resources.templates, &input);
         let sentences = self.say(&rule, &input, now);
         let part = layout.part(batch.rows.len());
         match rendered.failure {
@@ -390,7 +484,7 @@ impl Pipeline {
         let notification = Arc::new(Notification {
             id: notification_id(&rule, &events, first_id),
             subscriber: rule.id.clone(),
-            scope: batch.scope,
+            scope: batch.scope.clone(),
             priority,
             inject_at,
             activation,
@@ -409,7 +503,12 @@ impl Pipeline {
             unresolved,
             created_at: now,
             expires_at: rule.ttl.map(|ttl| now + ttl),
+            deliver_after: rule.waits(priority, now, resources.zone),
         });
+        let is_in_force = |hold: &Hold| self.is_in_force(hold, resources);
+        let hold = batch.rows.first().and_then(|row| row.suppressed.clone()).filter(is_in_force);
+        let events = RowEvents(batch.rows.into_iter().map(|row| row.event).collect());
+        self.outputs.push_back(PipelineOutput::Events { notification: notification.id, events, hold });
         self.outputs.push_back(PipelineOutput::Notification(Arc::clone(&notification)));
         for (number, word) in (1..).zip(rendered.words) {
             let notification = Arc::clone(&notification);
@@ -443,14 +542,9 @@ impl Pipeline {
     }
 }
 
-/// Whether an event makes a critical notification of its own. An untrusted event never does,
-/// whatever the subscriber's rule is.
-fn is_alone(rule: &Subscriber, weight: Weight) -> bool {
-    match weight {
-        Weight::Untrusted => false,
-        Weight::Usual => rule.output.priority == Priority::Critical,
-        Weight::Escalated => true,
-    }
+/// When batches of a subscriber close.
+fn timing<'a>(rule: &'a Subscriber, zone: &'a Zone) -> Timing<'a> {
+    Timing { rule: &rule.batching, quiet: &rule.quiet, zone }
 }
 
 fn render_input<'a>(rule: &'a Subscriber, batch: &'a Batch, deferred: DeferredCounts) -> RenderInput<'a> {
@@ -461,6 +555,7 @@ fn render_input<'a>(rule: &'a Subscriber, batch: &'a Batch, deferred: DeferredCo
         origins: &[],
         repeats: deferred.repeats,
         suppressed: deferred.suppressed,
+        omitted: batch.omitted,
         now: batch.closed_at,
         max_tokens: rule.output.max_tokens,
     }
@@ -488,72 +583,4 @@ fn notification_id(rule: &Subscriber, events: &[Seq], first_id: &str) -> Notific
     hash.update([0]);
     hash.update(first_id);
     NotificationId::new(&format!("n{}", hex(hash.finalize().iter().take(6))))
-}
-
-/// The memory of a subscriber.
-#[derive(Debug, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Memory<'a> {
-    dedupe: Held<'a, Dedupe>,
-    batcher: Held<'a, Batcher>,
-    thresholds: Held<'a, Thresholds>,
-    limiter: Held<'a, Buckets<Scope>>,
-    limiter_by: Held<'a, Buckets<StateKey>>,
-    deferred: Held<'a, DeferredByScope>,
-    failures: Held<'a, Failures>,
-    newest: Held<'a, Newest>,
-}
-
-impl Memory<'_> {
-    /// The events in open batches, in batch order.
-    pub fn into_waiting(self) -> Vec<Seq> {
-        self.batcher.into_owned().rows().map(|row| row.seq).collect()
-    }
-}
-
-impl Pipeline {
-    /// Its memory. Its outputs must have been drained.
-    pub fn memory(&self) -> Memory<'_> {
-        let Self {
-            rule: _,
-            key: _,
-            dedupe,
-            batcher,
-            thresholds,
-            limiter,
-            limiter_by,
-            deferred,
-            failures,
-            newest,
-            outputs,
-        } = self;
-        debug_assert!(outputs.is_empty(), "outputs are drained before a snapshot");
-        Memory {
-            dedupe: Held::Borrowed(dedupe),
-            batcher: Held::Borrowed(batcher),
-            thresholds: Held::Borrowed(thresholds),
-            limiter: Held::Borrowed(limiter),
-            limiter_by: Held::Borrowed(limiter_by),
-            deferred: Held::Borrowed(deferred),
-            failures: Held::Borrowed(failures),
-            newest: Held::Borrowed(newest),
-        }
-    }
-
-    /// Starts a pipeline for `rule` with restored memory.
-    pub fn remembering(rule: Arc<Subscriber>, memory: Memory<'_>) -> Self {
-        Self {
-            rule,
-            key: KeyWriter::default(),
-            dedupe: memory.dedupe.into_owned(),
-            batcher: memory.batcher.into_owned(),
-            thresholds: memory.thresholds.into_owned(),
-            limiter: memory.limiter.into_owned(),
-            limiter_by: memory.limiter_by.into_owned(),
-            deferred: memory.deferred.into_owned(),
-            failures: memory.failures.into_owned(),
-            newest: memory.newest.into_owned(),
-            outputs: VecDeque::new(),
-        }
-    }
 }

@@ -25,7 +25,7 @@ pub mod ports;
 #[cfg(test)]
 mod world;
 
-use std::{path::Path, sync::Arc};
+use std::{borrow::Cow, path::Path, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -52,6 +52,20 @@ pub const NOTED: &str = "probe.noted";
 /// Most files in one event that notes them; each takes some 4,400 bytes with a path of maximum
 /// length.
 const NOTED_FILES_MAX: usize = 100;
+
+/// The share of its session's context that is used, in percent, if an event reports it.
+pub fn used_context(event: &EventRef<'_>) -> Option<u64> {
+    #[derive(Deserialize)]
+    struct Budget<'a> {
+        budget_type: Cow<'a, str>,
+        percentage: u64,
+    }
+    if !event.event_type.starts_with("budget.") {
+        return None;
+    }
+    let budget: Budget<'_> = serde_json::from_str(event.payload).ok()?;
+    (budget.budget_type == context::BUDGET).then_some(budget.percentage)
+}
 
 /// The known state of a session, as noted by its probes.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]

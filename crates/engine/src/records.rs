@@ -15,10 +15,10 @@ use serde::{Serialize, de::DeserializeOwned};
 
 pub use self::batch::Records;
 use self::body::{
-    Asked, Bare, Carried, Cause, Closed, Decided, Head, Moved, MovedTo, Opened, Rules, Seen, Skipped,
-    VERSION, Versioned,
+    Asked, Bare, Carried, Cause, Closed, Decided, Head, Local, Made, Moved, MovedTo, Opened, Rules, Seen,
+    Skipped, Unmade, VERSION, Versioned,
 };
-use journal::time::Timestamp;
+use journal::time::{Timestamp, zone::Zone};
 
 use crate::{
     engine::io::{Input, RequestId},
@@ -27,8 +27,10 @@ use crate::{
         codec::{self, IdOrigin},
     },
     exchange::{Decision, Exchange, Harness, InjectionId, Process, Release, ReleaseRecord},
+    hold::SilenceId,
     ledger::ConfirmedBy,
     notification::NotificationId,
+    pipeline::silence::Silence,
 };
 
 /// An event.
@@ -59,6 +61,12 @@ pub const RELEASED: u8 = 10;
 pub const SKIPPED: u8 = 11;
 /// The user decided about a pending notification.
 pub const DECIDED: u8 = 16;
+/// The local clock of the machine.
+pub const ZONE: u8 = 17;
+/// A person suppresses something, or changes until when.
+pub const SILENCE: u8 = 18;
+/// A person ends silences.
+pub const SILENCE_END: u8 = 19;
 /// A record was lost, as found by a repair of the journal; the highest number, so that kinds of
 /// inputs can be added below.
 pub const LOST: u8 = 255;
@@ -172,6 +180,9 @@ pub const fn kind_name(kind: u8) -> Option<&'static str> {
         RULES => "rules",
         SHUTTING_DOWN => "shutting_down",
         TICK => "tick",
+        ZONE => "zone",
+        SILENCE => "silence",
+        SILENCE_END => "silence_end",
         RELEASED => "released",
         SKIPPED => "skipped",
         DECIDED => "decided",
@@ -289,6 +300,21 @@ pub fn encode_decided(
     write(Decided { session: session.map(Cow::Borrowed), notification: *notification, decision }, body);
 }
 
+/// Appends the body of a [`ZONE`].
+pub fn encode_zone(zone: &Zone, body: &mut Vec<u8>) {
+    write(Local { zone: Cow::Borrowed(zone) }, body);
+}
+
+/// Appends the body of a [`SILENCE`].
+pub fn encode_silence(silence: &Silence, body: &mut Vec<u8>) {
+    write(Made { silence: Cow::Borrowed(silence) }, body);
+}
+
+/// Appends the body of a [`SILENCE_END`].
+pub fn encode_silence_end(silences: &[SilenceId], body: &mut Vec<u8>) {
+    write(Unmade { silences: silences.into() }, body);
+}
+
 /// Appends the body of [`RULES`].
 pub fn encode_rules(hash: &str, body: &mut Vec<u8>) {
     write(Rules { hash: hash.into() }, body);
@@ -367,9 +393,10 @@ pub fn decode(kind: u8, seq: Seq, body: &[u8]) -> Result<RecordInput<'_>, Record
             let Moved { session, state: MovedTo::Idle, source: _, as_of } = body.read()?;
             Input::SessionIdle { session: session.into_owned(), as_of }
         }
-        DECIDED => {
-            let Decided { session, notification, decision } = body.read()?;
-            Input::Decided { session: session.map(Cow::into_owned), notification, decision }
+        DECIDED | SILENCE | SILENCE_END => body.read_of_person(kind)?,
+        ZONE => {
+            let Local { zone } = body.read()?;
+            Input::ZoneChanged(zone.into_owned())
         }
         RULES => {
             let Rules { hash } = body.read()?;
@@ -415,6 +442,24 @@ impl Body<'_> {
             Ok(Head { .. }) => read.map_err(|error| self.broken(&error.to_string())),
             Err(error) => Err(self.broken(&error.to_string())),
         }
+    }
+
+    /// An input that a person makes, of this kind.
+    fn read_of_person(self, kind: u8) -> Result<Input<'static>, RecordError> {
+        Ok(match kind {
+            SILENCE => {
+                let Made { silence } = self.read()?;
+                Input::Silenced(Box::new(silence.into_owned()))
+            }
+            SILENCE_END => {
+                let Unmade { silences } = self.read()?;
+                Input::SilencesEnded(silences.into_owned())
+            }
+            _ => {
+                let Decided { session, notification, decision } = self.read()?;
+                Input::Decided { session: session.map(Cow::into_owned), notification, decision }
+            }
+        })
     }
 
     fn broken(self, what: &str) -> RecordError {

@@ -65,6 +65,14 @@ impl CompiledRules {
         Matcher::new(indexed.filter_map(|(index, rule)| Some((index, rule.resolve.as_ref()?.by.as_slice()))))
     }
 
+    /// Finds the subscribers of which an event may inhibit others, by their indices; one may be found
+    /// twice.
+    pub(crate) fn inhibitors(&self) -> Matcher {
+        let indexed = (0_u32..).zip(&self.subscribers);
+        let rules = indexed.flat_map(|(index, rule)| rule.inhibit.iter().map(move |one| (index, one)));
+        Matcher::new(rules.flat_map(|(index, rule)| [(index, &rule.by[..]), (index, &rule.until[..])]))
+    }
+
     /// Rules without subscribers: in force before the journal's first record.
     pub fn none() -> Self {
         Self {

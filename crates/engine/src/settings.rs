@@ -36,7 +36,7 @@ pub trait Keys {
     /// At most `max` durations.
     fn durations(&mut self, key: Name, limits: RangeInclusive<Duration>, max: usize)
     -> Option<Vec<Duration>>;
-    /// Hours of each day, such as `22:00-07:00`.
+    /// Hours of each day such as `22:00-07:00`, days such as `sat`, or a list of them.
     fn hours(&mut self, key: Name) -> Option<Hours>;
     /// One of the words for the values of an enum.
     fn word<T: Words>(&mut self, key: Name) -> Option<T>;

@@ -15,6 +15,7 @@
 
 pub mod deadlines;
 pub mod hours;
+pub mod zone;
 
 use std::{fmt, ops, str::FromStr, time::Duration};
 

@@ -39,7 +39,7 @@ fn written() -> Notes {
         unresolved: Vec::new(),
         events: vec![Seq(1), Seq(2)],
         created_at: Timestamp::from_millis(2_000),
-        expires_at: None,
+        ..Notification::example("n1", Priority::Low)
     };
     let entry = |entry| Output::Record(entry);
     let batched = |seq| entry(LedgerEntry::Batched { seq: Seq(seq), subscriber: subscriber.clone() });

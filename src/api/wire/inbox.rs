@@ -4,8 +4,10 @@ use std::sync::Arc;
 
 use engine::{
     event::SessionId,
+    hold::{Hold, Wait},
     request::{self, FieldError, Text, names::read_name},
 };
+use journal::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
 /// An agent's inbox request.
@@ -83,6 +85,48 @@ pub struct WaitingView {
     pub sentence: String,
     /// Its text, as TOON.
     pub text: Arc<str>,
+    /// What keeps it from being released; it is releasable without any.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub holds: Vec<HoldView>,
+}
+
+/// What keeps a pending notification from being released.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
+#[serde(default)]
+pub struct HoldView {
+    /// `quiet`, `deferred`, `silenced` or `inhibited`.
+    pub kind: String,
+    /// The key of its subscriber, the silence, or the event that causes it.
+    pub cause: String,
+    /// When it began.
+    pub since: String,
+    /// When it ends at the latest, if a time is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub until: Option<String>,
+    /// What else ends it, as in `deliver_after`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub after: Vec<String>,
+}
+
+impl HoldView {
+    /// The view of a hold that ends at `until` at the latest.
+    pub(crate) fn new(hold: &Hold, until: Option<Timestamp>) -> Self {
+        let (cause, waits) = match hold {
+            Hold::Quiet { .. } => ("limits.quiet".to_owned(), &[][..]),
+            Hold::Deferred { waits, .. } => ("limits.deliver_after".to_owned(), &waits[..]),
+            Hold::Silenced { by, .. } => (by.to_string(), &[][..]),
+            Hold::Inhibited { by, .. } => (by.to_string(), &[][..]),
+        };
+        let after = waits.iter().filter(|wait| !matches!(wait, Wait::Until(_)));
+        Self {
+            kind: hold.kind().as_str().to_owned(),
+            cause,
+            since: hold.since().to_string(),
+            until: until.map(|until| until.to_string()),
+            after: after.map(Wait::to_string).collect(),
+        }
+    }
 }
 
 impl WaitingView {

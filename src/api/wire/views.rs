@@ -254,6 +254,11 @@ pub struct NotificationCounts {
     pub confirmed_by: SortedMap<String, u64>,
     /// Currently in the queue of a session.
     pub pending: u64,
+    /// Those that a hold keeps from being released.
+    pub held: u64,
+    /// Number of their holds, by kind.
+    #[cfg_attr(test, schema(value_type = std::collections::BTreeMap<String, u64>))]
+    pub held_by: SortedMap<String, u64>,
     /// Currently waiting for a session that is not open yet.
     pub unclaimed: u64,
     /// Open batches: each collects events for one notification that is not yet created.
@@ -495,11 +500,14 @@ pub struct MatchView {
 pub struct TakerView {
     /// Its id.
     pub subscriber: String,
-    /// `takes`, `resolves`, `filtered` or `off`.
+    /// `takes`, `resolves`, `filtered`, `silenced` or `off`.
     pub verdict: String,
     /// The filter key that refuses the event.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub filtered_by: Option<String>,
+    /// The silence that suppresses the event.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub silence: Option<String>,
 }
 
 /// The permitted senders of webhooks.

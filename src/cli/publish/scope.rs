@@ -90,6 +90,10 @@ impl Matched {
                 ("takes", _) => format!("takes it {reached}"),
                 ("resolves", _) => "withdraws what it resolves".to_owned(),
                 ("filtered", Some(key)) => format!("filters it by `{}`", one_line(key)),
+                ("silenced", _) => {
+                    let silence = taker.silence.as_deref().unwrap_or_default();
+                    format!("does not take it: the silence {} suppresses it", one_line(silence))
+                }
                 (verdict, _) => format!("is {}", one_line(verdict)),
             };
             format!("{} {what}\n", one_line(&taker.subscriber))

@@ -3,9 +3,11 @@
 use std::{sync::Arc, time::Duration};
 
 use engine::{
-    event::{EventType, SessionId, Severity},
+    event::{EventType, Pattern, SessionId, Severity},
     exchange::{Budget, ContextChange, Format},
-    notification::{InjectionPoint, Tokens},
+    hold::SilenceId,
+    notification::{InjectionPoint, SubscriberId, Tokens},
+    pipeline::silence::{Matchers, SILENCE_DEFAULT, SILENCE_MAX},
     words::impl_as_str,
 };
 use serde_json::Value as Json;
@@ -14,6 +16,7 @@ use strum::{IntoStaticStr, VariantArray};
 use crate::config::{
     raw::{Parsed, Section, Value},
     report::{Diagnostic, Place},
+    subscriber::read_condition,
     values,
 };
 
@@ -21,10 +24,12 @@ use crate::config::{
 const TEST_TIME_MAX: Duration = Duration::from_secs(400 * 24 * 3600);
 /// The session of a step that names none.
 const SESSION: &str = "s";
+/// The name of a silence that names none.
+const SILENCE: &str = "silence";
 /// Largest limit of an exchange in a test.
 const LIMIT_MAX: u32 = 1_000_000;
 /// The keys of which a step that is a table has one.
-const KINDS: [&str; 3] = ["exchange", "state", "restart"];
+const KINDS: [&str; 5] = ["exchange", "state", "silence", "expire", "restart"];
 
 /// One step of a test.
 #[derive(Debug, Clone, PartialEq)]
@@ -46,6 +51,10 @@ pub enum Action {
     Exchange(Box<TestExchange>),
     /// A session opens, is suspended or ends.
     Session(TestSession),
+    /// A person silences something.
+    Silence(Box<TestSilence>),
+    /// A person ends a silence, by its name.
+    Expire(SilenceId),
     /// The daemon writes a snapshot, and another one continues from it.
     Restart,
 }
@@ -116,6 +125,17 @@ pub struct TestSession {
     pub parent: Option<SessionId>,
 }
 
+/// A silence of a test.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TestSilence {
+    /// Its name.
+    pub id: SilenceId,
+    /// What it suppresses.
+    pub matchers: Matchers,
+    /// How long.
+    pub lasts: Duration,
+}
+
 impl_as_str!(TestSessionState);
 
 /// What a session becomes.
@@ -168,6 +188,8 @@ fn read_table(value: &Value<'_>, mut section: Section<'_>) -> Parsed<Step> {
     let action = match kind {
         "exchange" => exchange(&mut section).map(|exchange| Action::Exchange(Box::new(exchange))),
         "state" => session(&mut section).map(Action::Session),
+        "silence" => section.read("silence", silence).map(|silence| Action::Silence(Box::new(silence))),
+        "expire" => name(&mut section, "expire").map(|id| Action::Expire(SilenceId::new(&id))),
         _ => section.read("restart", values::flag).filter(|is_asked| *is_asked).map(|_| Action::Restart),
     };
     if kind == "restart" && action.is_none() && !section.is_wrong("restart") {
@@ -222,6 +244,32 @@ fn budget(value: &Value<'_>) -> Parsed<Budget> {
     };
     let found = section.finish();
     if found.is_empty() { Ok(budget) } else { Err(found) }
+}
+
+fn silence(value: &Value<'_>) -> Parsed<TestSilence> {
+    let mut section = value.section().ok_or_else(|| value.wrong_kind("a table"))?;
+    let id = name(&mut section, "name").map_or_else(|| SilenceId::new(SILENCE), |id| SilenceId::new(&id));
+    let [subscriber, source, session] =
+        ["subscriber", "source", "session"].map(|key| name(&mut section, key));
+    let matchers = Matchers {
+        subscriber: subscriber.map(|id| SubscriberId::new(&id)),
+        types: section.read("type", values::parsed::<Pattern>),
+        source,
+        condition: section.read("where", read_condition).map(|condition| condition.source().into()),
+        session: session.map(|id| SessionId::new(&id)),
+        workspace: section.read("workspace", values::absolute_path),
+        critical: section.read("critical", values::flag).unwrap_or_default(),
+    };
+    let lasts = section.read("for", |value| values::duration(value, Duration::from_secs(1)..=SILENCE_MAX));
+    let found = section.finish();
+    if !found.is_empty() {
+        return Err(found);
+    }
+    if matchers.is_empty() {
+        let message = "a silence names what it suppresses: `subscriber`, `type`, `source`, `where`, `session` or `workspace`";
+        return Err(vec![value.error(message)]);
+    }
+    Ok(TestSilence { id, matchers, lasts: lasts.unwrap_or(SILENCE_DEFAULT) })
 }
 
 fn session(section: &mut Section<'_>) -> Option<TestSession> {

@@ -1,7 +1,5 @@
 //! `ends-early`: a life that is shorter than the wait before it.
 
-use engine::pipeline::rule::BatchMode;
-
 use super::{
     lint::{Check, Example, Lint, LintLevel, LintName},
     subject::Subject,
@@ -49,11 +47,7 @@ ttl = "10m"
 };
 
 fn check(subject: &Subject<'_>, _: &[Subject<'_>]) -> Vec<Diagnostic> {
-    let batching = &subject.rule.batching;
-    let longest = match batching.mode {
-        BatchMode::Window => batching.window,
-        BatchMode::Debounce { max_wait } => max_wait,
-    };
+    let longest = subject.rule.batching.open_max();
     let (Some(ttl), Some(place)) = (subject.rule.ttl, subject.place("limits.ttl")) else { return Vec::new() };
     if ttl >= longest {
         return Vec::new();

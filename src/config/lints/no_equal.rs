@@ -5,7 +5,7 @@ use super::lint::{Check, Example, Lint, LintLevel, LintName};
 pub(super) const LINT: Lint = Lint {
     name: LintName::NoEqual,
     level: LintLevel::Refused,
-    finds: "`resolved_by` with neither `equal` nor `supersede_key`",
+    finds: "`resolved_by` with neither `equal` nor `supersede_key`; `inhibited_by` without `inhibit_equal`",
     why: "Without the fields that must be equal, one event would end every condition of the \
           subscriber. Write `equal = \"\"` if that is meant.",
     example: Example {

@@ -84,6 +84,8 @@ fn fields(rule: &Subscriber) -> Vec<(&'static str, Vec<String>)> {
         Measure::Count => None,
     });
     let equal = rule.resolve.as_ref().map(|resolve| names(&resolve.equal));
+    let targets = rule.inhibit.iter().flat_map(|one| one.equal.iter().map(|(target, _)| target.clone()));
+    let inhibit = names(&targets.collect::<Vec<_>>());
     let dedupe = rule.dedupe.as_ref().map(|dedupe| names(&dedupe.key));
     vec![
         ("events.where", conditions(&rule.condition)),
@@ -97,6 +99,7 @@ fn fields(rule: &Subscriber) -> Vec<(&'static str, Vec<String>)> {
         ("limits.rate_by", rate.map(|rate| names(&rate.by)).unwrap_or_default()),
         ("limits.supersede_key", names(&rule.supersede_key)),
         ("limits.equal", equal.unwrap_or_default()),
+        ("limits.inhibit_equal", inhibit),
         ("limits.revision", names(&rule.order.revision)),
         ("limits.order_by", names(&rule.order.by)),
     ]

@@ -3,6 +3,7 @@
 
 use engine::{
     event::{FieldPath, Pattern, Severity},
+    hold::Delay,
     nearest::nearest,
     notification::{
         Activation, ActiveFor, Audience, InjectionPoint, Interrupt, Priority, SubscriberId, Tokens,
@@ -16,6 +17,7 @@ use engine::{
 use strum::VariantArray as _;
 
 use crate::config::{
+    inhibit,
     keys::{FileTable, readers},
     layout, limits,
     raw::{Parsed, Section, Value},
@@ -123,6 +125,14 @@ impl Section<'_> {
         self.require(key, values::patterns)
     }
 
+    pub(in crate::config) fn delays(&mut self, key: &'static str, max: usize) -> Option<Vec<Delay>> {
+        self.read(key, |value| values::delays(value, max))
+    }
+
+    pub(in crate::config) fn times_of_day(&mut self, key: &'static str, max: usize) -> Option<Vec<u16>> {
+        self.read(key, |value| values::times_of_day(value, max))
+    }
+
     pub(in crate::config) fn levels(&mut self, key: &'static str, max: usize) -> Option<Vec<f64>> {
         self.require(key, |value| read_levels(value, max))
     }
@@ -154,7 +164,10 @@ pub fn tables() -> Vec<FileTable> {
         FileTable::new("events", Events::table()),
         FileTable::new("batching", limits::Keys::table()),
         FileTable::new("threshold", threshold::Keys::table()),
-        FileTable::new("limits", with(limits::Written::table(), vec![limits::unsupported_limits()])),
+        FileTable::new(
+            "limits",
+            with(limits::Written::table(), vec![inhibit::Keys::table().keys, limits::unsupported_limits()]),
+        ),
         FileTable::new(
             "output",
             with(Output::table(), vec![layout::keys(), core, limits::unsupported_output()]),
@@ -229,7 +242,7 @@ fn read_levels(value: &Value<'_>, max: usize) -> Parsed<Vec<f64>> {
     wrong.map_or(Ok(levels), |wrong| Err(vec![value.error(wrong)]))
 }
 
-fn read_condition(value: &Value<'_>) -> Parsed<Condition> {
+pub(crate) fn read_condition(value: &Value<'_>) -> Parsed<Condition> {
     values::source(value, Condition::deferred, |source| compile_condition(value, source))
 }
 

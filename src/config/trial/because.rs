@@ -166,13 +166,16 @@ fn key_of(reason: &Reason) -> &'static str {
         },
         Reason::Duplicate { .. } => "batching.dedupe_key",
         Reason::BelowThreshold => "threshold.at",
+        Reason::BatchOverflow => "batching.mode",
+        Reason::Inhibited { .. } | Reason::Inhibits => "limits.inhibited_by",
         Reason::RateLimited { .. } => "limits.rate",
         Reason::Expired => "limits.ttl",
         Reason::Superseded => "limits.supersede_key",
         Reason::Stale => "limits.order_by",
         Reason::Withdrawn | Reason::Resolves => "limits.resolved_by",
         Reason::SubscriberOff => "subscriber.enabled",
-        Reason::QueueOverflow
+        Reason::Silenced { .. }
+        | Reason::QueueOverflow
         | Reason::SessionGone
         | Reason::Uncertain
         | Reason::Dismissed

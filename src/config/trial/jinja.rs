@@ -223,6 +223,7 @@ fn first_difference(
         event: Arc::clone(event),
         repeats: if seq % 7 == 0 { 3 } else { 1 },
         threshold: rule.threshold.as_ref().map(ThresholdRule::example),
+        suppressed: None,
     };
     let rows: Vec<Row> = (1..).zip(&varied).map(row).collect();
     let alone = rows.chunks(1);

@@ -13,7 +13,7 @@ use engine::{
     pipeline::{render::Layout, rule::Subscriber},
     rules::CompiledRules,
 };
-use journal::time::Timestamp;
+use journal::time::{Timestamp, zone::Zone};
 use serde_json::{Value, json};
 
 use super::{
@@ -139,6 +139,7 @@ impl<'c> Preview<'c> {
         let test = SubscriberTest {
             name: String::new(),
             start: START,
+            zone: Zone::default(),
             with: Vec::new(),
             at: events.chain(exchange).collect(),
             expect: Vec::new(),

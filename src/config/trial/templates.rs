@@ -437,6 +437,7 @@ fn rows_of<'e>(rule: &Subscriber, events: impl IntoIterator<Item = &'e Arc<Event
         event: Arc::clone(event),
         repeats: 1,
         threshold: rule.threshold.as_ref().map(ThresholdRule::example),
+        suppressed: None,
     };
     (1..).zip(events).map(row).collect()
 }

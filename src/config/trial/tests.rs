@@ -151,11 +151,9 @@ impl<'c> Case<'c> {
     }
 }
 
-/// Whether an event of a type concerns the subscriber: it takes the event, or the event resolves its
-/// conditions.
+/// Whether an event of a type concerns the subscriber.
 fn takes(rule: &Subscriber, event_type: &EventType) -> bool {
-    let resolving = rule.resolve.iter().flat_map(|resolve| &resolve.by);
-    rule.types.iter().chain(resolving).any(|pattern| pattern.matches_text(event_type.as_str()))
+    rule.patterns().any(|pattern| pattern.matches_text(event_type.as_str()))
 }
 
 fn type_not_taken(rule: &Subscriber, step: &Step, event_type: &EventType, index: usize) -> Diagnostic {
@@ -373,7 +371,7 @@ mod examples {
     fn wrong_steps_are_refused_with_allowed_words() {
         for (step, part) in [
             (r#"{ at = "1s", exchange = "after_tol" }"#, "did you mean `after_tool`?"),
-            (r#"{ at = "1s" }"#, "has one of the keys exchange, state, restart"),
+            (r#"{ at = "1s" }"#, "has one of the keys exchange, state, silence, expire, restart"),
             (r#"{ at = "1s", exchange = "after_tool", restart = true }"#, "exchange, restart, not several"),
             (r#"{ at = "1s", state = "gone" }"#, "`state` cannot be `gone`"),
             (r#"{ at = "1s", state = "closed", workspace = "/w" }"#, "belongs to `state = \"open\"`"),

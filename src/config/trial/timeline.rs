@@ -13,7 +13,7 @@ use engine::{
     exchange::{Answer, Directive, Exchange, Format, Harness, Injection, Release},
     ledger::LedgerEntry,
     notification::{InjectionPoint, Notification, NotificationId, SubscriberId},
-    pipeline::rule::Subscriber,
+    pipeline::{rule::Subscriber, silence::Silence},
     rules::CompiledRules,
     sink::Notice,
     sorted::SortedMap,
@@ -22,6 +22,7 @@ use journal::time::Timestamp;
 
 use crate::config::case::{
     Action, Expectation, SubscriberTest, TestEvent, TestExchange, TestScope, TestSession, TestSessionState,
+    TestSilence,
 };
 
 /// How long a test continues after its last step: the longest time that a window stays open.
@@ -92,12 +93,15 @@ pub(super) fn play(
     test: &SubscriberTest,
 ) -> Played {
     let mut player = Player::new(rules, severities, rule, test.start);
+    player.handle(Input::ZoneChanged(test.zone.clone()));
     for step in &test.at {
         player.advance(step.at);
         match &step.action {
             Action::Publish(event) => player.publish(event),
             Action::Exchange(exchange) => player.exchange(exchange),
             Action::Session(session) => player.session(session),
+            Action::Silence(silence) => player.silence(silence),
+            Action::Expire(id) => player.handle(Input::SilencesEnded(vec![*id])),
             Action::Restart => player.restart(),
         }
     }
@@ -232,6 +236,18 @@ impl<'a> Player<'a> {
             TestSessionState::Suspended => Input::SessionSuspended { session },
             TestSessionState::Closed => Input::SessionEnded { session },
         });
+    }
+
+    fn silence(&mut self, asked: &TestSilence) {
+        self.seq = self.seq.next();
+        let silence = Silence {
+            id: asked.id,
+            matchers: asked.matchers.clone(),
+            until: self.start + self.now + asked.lasts,
+            by: "test".into(),
+            comment: "".into(),
+        };
+        self.handle(Input::Silenced(Box::new(silence)));
     }
 
     /// Continues in an engine that is read from a snapshot of this one.

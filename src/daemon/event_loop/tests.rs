@@ -128,6 +128,8 @@ impl Prepared {
             drain: draining,
             outbox: VecDeque::new(),
             schedule: Schedule::new(orders, 1_000, Seq::ZERO),
+            zone: || TimeZone::UTC,
+            zone_read_at: Timestamp::ZERO,
         };
         Self { event_loop, journal, engine, drain, others: Box::new((folder, projector, ordered)) }
     }

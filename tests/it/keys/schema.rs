@@ -201,7 +201,13 @@ fn steps() -> Value {
         }),
     );
     let restart = object(&["at", "restart"], &json!({ "at": text(), "restart": { "const": true } }));
-    json!({ "anyOf": [event, exchange, state, restart] })
+    let silence = json!({
+        "name": text(), "subscriber": text(), "type": text(), "source": text(), "where": text(),
+        "session": text(), "workspace": text(), "critical": flag, "for": text(),
+    });
+    let silence = object(&["at", "silence"], &json!({ "at": text(), "silence": object(&[], &silence) }));
+    let expire = object(&["at", "expire"], &json!({ "at": text(), "expire": text() }));
+    json!({ "anyOf": [event, exchange, state, silence, expire, restart] })
 }
 
 /// What a test expects.

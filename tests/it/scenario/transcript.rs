@@ -353,7 +353,10 @@ fn reason_text(reason: &Reason) -> String {
         Reason::FilteredOut(by) => format!("{word} by={by:?}"),
         Reason::Duplicate { of } => format!("{word} of={of}"),
         Reason::RateLimited { retry_at } => format!("{word} retry_at={}", relative(*retry_at)),
+        Reason::Silenced { by } => format!("{word} by={by}"),
+        Reason::Inhibited { by } => format!("{word} by={by}"),
         Reason::BelowThreshold
+        | Reason::BatchOverflow
         | Reason::Expired
         | Reason::QueueOverflow
         | Reason::SessionGone
@@ -364,6 +367,7 @@ fn reason_text(reason: &Reason) -> String {
         | Reason::Stale
         | Reason::Withdrawn
         | Reason::Resolves
+        | Reason::Inhibits
         | Reason::Watched
         | Reason::SummedUp
         | Reason::Known => word.to_owned(),

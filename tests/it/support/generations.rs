@@ -146,6 +146,87 @@ priority = "high"
 inject_at = "after_tool"
 "#;
 
+/// Quiet hours that begin a few minutes after the model's timelines do, in UTC.
+const NIGHT: &str = r#"
+[subscriber]
+id = "night"
+[events]
+types = ["fs.**", "ci.run.done"]
+[batching]
+window_ms = 700
+max_size = 2
+[limits]
+quiet = ["22:14-22:16", "23:00-04:00"]
+[output]
+priority = "high"
+inject_at = "after_tool"
+"#;
+
+/// Waits for turns, a time, a tool, an event, or the use of the context.
+const DELAYED: &str = r#"
+[subscriber]
+id = "delayed"
+[events]
+types = ["ci.run.done", "tool.call.timeout"]
+[batching]
+window_ms = 0
+[limits]
+deliver_after = ["2 turns", "40s", "tool:grep", "event:budget.**", "context:50%"]
+ttl = "10m"
+"#;
+
+/// Inhibited conditions, and an inhibition that an event ends.
+const INHIBITED: &str = r#"
+[subscriber]
+id = "inhibited"
+[events]
+types = ["tool.call.*"]
+[batching]
+window_ms = 1000
+[limits]
+resolved_by = ["ci.check.passed"]
+equal = "payload.tool"
+[[limits.inhibit]]
+by = ["budget.token.exceeded"]
+equal = "payload.tool"
+until = ["ci.run.done"]
+for = "1m"
+[output]
+priority = "high"
+inject_at = "after_tool"
+"#;
+
+/// Inhibited occurrences.
+const INHIBITED_OCCURRENCES: &str = r#"
+[subscriber]
+id = "interrupted"
+[events]
+types = ["fs.**", "tool.call.timeout"]
+[batching]
+window_ms = 900
+[limits]
+inhibited_by = ["tool.call.failure"]
+inhibit_equal = ""
+"#;
+
+/// Closes by its time alone.
+const DIGEST: &str = r#"
+[subscriber]
+id = "digest"
+[events]
+types = ["fs.file.modified", "tool.call.failure"]
+[batching]
+mode = "digest"
+every = "1m"
+group_by = "payload.tool"
+max_size = 2
+[output]
+priority = "high"
+"#;
+
+/// Subscribers whose batches can be open after the daemon has stopped.
+pub(crate) const OPEN_AFTER_SHUTDOWN: [&str; 2] = ["night", "digest"];
+
 /// Subscribes to the engine's own events.
 const WATCHER: &str = r#"
 [subscriber]
@@ -210,10 +291,16 @@ unclaimed_ttl = "1m"
 pub(crate) fn sources(number: usize) -> Sources {
     match number {
         0 => {
-            files(LIMITS, &[WINDOWED, QUIET, LIMITED, URGENT, PATIENT, OFF, BROKEN, WATCHER, HOLDS, NARROWER])
+            let held = [NIGHT, DELAYED, INHIBITED, INHIBITED_OCCURRENCES, DIGEST];
+            let others = [WINDOWED, QUIET, LIMITED, URGENT, PATIENT, OFF, BROKEN, WATCHER, HOLDS, NARROWER];
+            files(LIMITS, &[&others[..], &held].concat())
         }
         1 => files(NARROW_LIMITS, &[QUIET_OTHERWISE, LIMITED, URGENT, WATCHER]),
-        _ => files(NARROW_LIMITS, &[WINDOWED, QUIET, LIMITED, URGENT, PATIENT, BROKEN, HOLDS, NARROWER]),
+        _ => {
+            let held = [NIGHT, INHIBITED, DIGEST];
+            let others = [WINDOWED, QUIET, LIMITED, URGENT, PATIENT, BROKEN, HOLDS, NARROWER];
+            files(NARROW_LIMITS, &[&others[..], &held].concat())
+        }
     }
 }
 

@@ -74,9 +74,10 @@ impl Sessions {
     pub fn queue(&mut self, session: SessionKey, notification: Arc<Notification>, woken: Option<SessionKey>) {
         self.catch_up(session);
         let is_quiet = self.table.get(session).leaves_wake_to(woken);
+        let holds = self.standing.holds(&notification);
         self.with_queue(session, |injector| {
             let id = notification.id;
-            if injector.push(notification) && is_quiet {
+            if injector.push_held(notification, holds) && is_quiet {
                 injector.set_quiet(&id, true);
             }
         });

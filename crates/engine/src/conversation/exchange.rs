@@ -9,6 +9,7 @@ use serde::Deserialize;
 
 use super::{
     injector::{Aside, Beginning, Decided, Injector, Limits, Offer, Replayed, Terms, Writer},
+    lifecycle::Met,
     session::{Session, SessionKey},
     sessions::Sessions,
     turns::Passed,
@@ -71,6 +72,8 @@ impl Sessions {
         if exchange.trigger == Trigger::Agent {
             let beginning = if session.is_opening { Beginning::OfSession } else { Beginning::OfTurn };
             session.injector.confirm_by_exchange(exchange, beginning, now);
+            let starts_turn = exchange.point == InjectionPoint::TurnStart && beginning == Beginning::OfTurn;
+            session.injector.note_delays(exchange, starts_turn && met == Met::Open);
         } else {
             session.injector.renew_leases(exchange, now);
         }

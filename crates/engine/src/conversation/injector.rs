@@ -12,6 +12,7 @@
 mod budget;
 mod delivered;
 mod entry;
+mod holds;
 mod lease;
 mod parts;
 mod point;
@@ -33,6 +34,8 @@ mod tests;
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 pub(super) use self::delivered::RecentIds;
+pub use self::holds::Suppress;
+pub(super) use self::holds::is_urgent;
 pub use self::{
     budget::{CARRIER_CHARS_MAX, Decided, Fitted, Limits, Offer, Writer, fit},
     delivered::DELIVERED_MAX,
@@ -46,14 +49,14 @@ pub use self::{
 use self::{
     entry::{Entry, candidate, released},
     lease::Lease,
-    point::{Held, Selection, is_withheld},
-    queue::Queue,
+    point::{CancelledBatch, Selection, is_withheld},
 };
 use journal::time::Timestamp;
 
 use crate::{
     event::SessionId,
     exchange::{Answer, Decision, Directive, Exchange, Injection, InjectionId, Trigger},
+    hold::{Hold, HoldKind},
     ledger::{ConfirmedBy, LedgerEntry, Reason},
     notification::{InjectionPoint, Notification, NotificationId, Priority, SubscriberId},
     session::{SessionState, Wake},
@@ -89,7 +92,12 @@ impl Injector {
     /// A full queue evicts the oldest one of the lowest priority; a critical one only if all are
     /// critical.
     pub fn push(&mut self, notification: Arc<Notification>) -> bool {
-        self.accept(notification, Queue::push)
+        self.push_held(notification, Vec::new())
+    }
+
+    /// Accepts a notification with its holds, as [`Self::push`].
+    pub fn push_held(&mut self, notification: Arc<Notification>, holds: Vec<Hold>) -> bool {
+        self.accept(notification, |queue, notification| queue.push(notification, holds))
     }
 
     /// Leaves it to another session to be woken for a pending notification, or not any more.
@@ -169,8 +177,8 @@ impl Injector {
         let lease = self.leases.take_undelivered(injection)?;
         self.answers.forget(injection);
         self.forget_first_text(injection);
-        if self.held.as_ref().is_some_and(|held| held.injection == *injection) {
-            self.held = None;
+        if self.cancelled.as_ref().is_some_and(|batch| batch.injection == *injection) {
+            self.cancelled = None;
         }
         self.note_evicted(lease.evicted);
         for mut entry in lease.entries {
@@ -206,9 +214,10 @@ impl Injector {
     /// state of an ended turn or batch of calls is dropped. Call it once per exchange.
     pub fn note_exchange(&mut self, exchange: &Exchange, now: Timestamp) {
         self.expire_pending(now);
+        self.queue.end_holds(now);
         self.note_turn(exchange);
-        if self.held.as_ref().is_some_and(|held| held.is_over(exchange, now)) {
-            self.held = None;
+        if self.cancelled.as_ref().is_some_and(|batch| batch.is_over(exchange, now)) {
+            self.cancelled = None;
         }
     }
 
@@ -297,6 +306,7 @@ impl Injector {
             self.run_out(lease);
         }
         self.expire_pending(now);
+        self.queue.end_holds(now);
     }
 
     /// When [`Self::handle_timeout`] is due.
@@ -310,16 +320,26 @@ impl Injector {
         std::mem::take(&mut self.outputs)
     }
 
-    /// Number of notifications that wait for the agent, and the highest priority. Leased ones and
-    /// those that wait for the user do not count.
+    /// Number of notifications that wait for the agent, and the highest priority. Leased ones, those
+    /// that wait for the user and those with a hold do not count.
     pub fn pending(&self) -> (u32, Option<Priority>) {
-        let for_agent = self.queue.len() - self.queue.len_for_user();
+        let for_agent = self.queue.len() - self.queue.len_for_user() - self.queue.len_held();
         (u32::try_from(for_agent).unwrap_or(u32::MAX), self.queue.top_priority())
     }
 
     /// Number of notifications of that priority that wait for the agent.
     pub fn pending_of(&self, priority: Priority) -> u32 {
         self.queue.len_of(priority)
+    }
+
+    /// Whether a notification has a hold.
+    pub fn is_held(&self) -> bool {
+        self.queue.len_held() > 0
+    }
+
+    /// Number of notifications with a hold, and of their holds of each kind.
+    pub fn held(&self) -> (u32, SortedMap<HoldKind, u32>) {
+        (u32::try_from(self.queue.len_held()).unwrap_or(u32::MAX), self.queue.holds())
     }
 
     /// Number of notifications that wait for the user's decision.
@@ -360,7 +380,7 @@ impl Injector {
     /// Whether something is pending that is released before the next tool runs, or a batch of calls
     /// is being cancelled.
     pub fn check_before_tool(&self) -> bool {
-        self.held.is_some()
+        self.cancelled.is_some()
             || self.queue.has_due(|lane| point::lets_out(InjectionPoint::BeforeTool, lane, Selection::Due))
     }
 
@@ -407,8 +427,8 @@ impl Injector {
 
     /// The directive for a call of a batch in which one was cancelled.
     fn standing_directive(&self, exchange: &Exchange) -> Option<Directive> {
-        let held = self.held.as_ref().filter(|_| exchange.point == InjectionPoint::BeforeTool)?;
-        Some(Directive::Cancel { reason: held.reason.clone() })
+        let batch = self.cancelled.as_ref().filter(|_| exchange.point == InjectionPoint::BeforeTool)?;
+        Some(Directive::Cancel { reason: batch.reason.clone() })
     }
 
     fn note_released(&mut self, exchange: &Exchange, fitted: Option<&Fitted>, directive: Option<&Directive>) {
@@ -432,7 +452,7 @@ impl Injector {
         if let Some(Directive::Cancel { reason }) = directive
             && fitted.chosen.iter().any(|chosen| Asks::ToCancel.is_asked_by(chosen))
         {
-            self.held = Some(Held::new(exchange, reason, injection, now));
+            self.cancelled = Some(CancelledBatch::new(exchange, reason, injection, now));
         }
         let is_cancelled = matches!(directive, Some(Directive::Cancel { .. }));
         let mut entries: Vec<Entry> = fitted

@@ -221,7 +221,8 @@ impl Session {
     pub(super) fn is_of_use(&self, now: Timestamp) -> bool {
         let (pending, _) = self.injector.pending();
         let is_attached = self.attached_at.is_some_and(|at| now.since(at) <= ATTACHED_FOR);
-        is_attached || pending > 0 || self.injector.for_user() > 0 || self.injector.unconfirmed() > 0
+        let is_waited_for = pending > 0 || self.injector.for_user() > 0 || self.injector.is_held();
+        is_attached || is_waited_for || self.injector.unconfirmed() > 0
     }
 
     /// Updates the harness's properties; absent ones stay.

@@ -6,6 +6,7 @@ use super::{
     fanout::Fanout,
     injector::{Injector, Left},
     session::{Refreshed, Session, SessionKey, SessionView, Settings},
+    standing::Standing,
     table::Table,
     unclaimed::Unclaimed,
 };
@@ -27,9 +28,13 @@ pub struct Sessions {
     pub(super) table: Table,
     pub(super) fanout: Fanout,
     pub(super) unclaimed: Unclaimed,
+    pub(super) standing: Standing,
     pub(super) settings: Settings,
     outputs: VecDeque<SessionOutput>,
 }
+
+/// The parts of a snapshot.
+pub(crate) type Parts = (Table, Fanout, Unclaimed, Standing);
 
 /// The effect of a change of the sessions; the order matters.
 #[derive(Debug)]
@@ -49,23 +54,24 @@ pub enum SessionOutput {
 impl Sessions {
     /// No session yet.
     pub fn new(settings: Settings) -> Self {
-        Self::restored((Table::default(), Fanout::default(), Unclaimed::default()), settings)
+        Self::restored(Parts::default(), settings)
     }
 
     /// Continues from the parts returned by [`Self::parts`].
-    pub(crate) fn restored(
-        (table, fanout, unclaimed): (Table, Fanout, Unclaimed),
-        settings: Settings,
-    ) -> Self {
-        let mut sessions = Self { table, fanout, unclaimed, settings, outputs: VecDeque::new() };
+    pub(crate) fn restored((table, fanout, unclaimed, standing): Parts, settings: Settings) -> Self {
+        let mut sessions = Self { table, fanout, unclaimed, standing, settings, outputs: VecDeque::new() };
         sessions.table.restore_deadlines(&sessions.settings.sessions);
+        for key in sessions.table.keys() {
+            let is_listening = sessions.table.get(key).injector.waits_for_event();
+            sessions.standing.note_listening(key, is_listening);
+        }
         sessions
     }
 
     /// The parts for a snapshot. The outputs must have been taken.
-    pub(crate) fn parts(&self) -> (&Table, &Fanout, &Unclaimed) {
+    pub(crate) fn parts(&self) -> (&Table, &Fanout, &Unclaimed, &Standing) {
         debug_assert!(self.outputs.is_empty(), "outputs are taken before a snapshot is");
-        (&self.table, &self.fanout, &self.unclaimed)
+        (&self.table, &self.fanout, &self.unclaimed, &self.standing)
     }
 
     /// Applies new settings, and ends the notifications of `switched_off` subscribers.
@@ -197,6 +203,7 @@ impl Sessions {
         let Refreshed { entries, deadline, weights, pending } =
             self.table.get_mut(key).refresh(&self.settings);
         self.table.update_deadline(key, deadline, weights);
+        self.standing.note_listening(key, self.table.get(key).injector.waits_for_event());
         for entry in entries {
             self.record(entry);
         }
@@ -223,7 +230,7 @@ impl Sessions {
         for (number, notification) in self.fanout.pending_after(session.taken) {
             checked += 1;
             if session.is_concerned_by_broadcast(notification)
-                && session.injector.push(Arc::clone(notification))
+                && session.injector.push_held(Arc::clone(notification), self.standing.holds(notification))
             {
                 if session.leaves_wake_to(self.fanout.woken_for(number)) {
                     session.injector.set_quiet(&notification.id, true);
@@ -240,8 +247,9 @@ impl Sessions {
 
     /// Puts a notification left by another session into this one's queue; returns whether it is new
     /// there.
-    pub(super) fn take_over(&mut self, key: SessionKey, left: Left) -> bool {
+    pub(super) fn take_over(&mut self, key: SessionKey, mut left: Left) -> bool {
         self.catch_up(key);
+        left.marks.holds.get_or_insert_with(|| self.standing.holds(&left.notification));
         self.with_queue(key, |injector| injector.take_over(left))
     }
 

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::{
     io::Output,
-    parts::{Engine, Folds, pipeline},
+    parts::{Engine, Folds, pipeline, resources},
 };
 use crate::{
     ci::Wanted,
@@ -18,11 +18,12 @@ use crate::{
     event::{Event, EventRef, Scope, Seq, SessionId, Severity, catalogue::ends_checks, mask_secrets},
     fold::Dispatched,
     format,
+    hold::Hold,
     ledger::{LedgerEntry, Reason, Subject},
     notification::{Audience, Level, Notification, Priority, Sink, SubscriberId, TemplateNotice},
-    pipeline::{Failure, Pipeline, PipelineOutput, remainder, rule::Activity},
+    pipeline::{Failure, HoldChange, Pipeline, PipelineOutput, remainder, rule::Activity},
     probe::{
-        NOTED,
+        self, NOTED,
         pause::{CHECKS, PAUSE_ENDED},
     },
     sink::{MESSAGE_CHARS_MAX, Notice, clean_line},
@@ -52,9 +53,14 @@ impl Engine {
         if event.is_own() && event.event_type == NOTED {
             self.end_known(event);
         }
+        self.sessions.note_for_delays(event, || event.scope(), probe::used_context(event));
+        self.drain_sessions();
         let matched: Vec<u32> = self.matcher.matches(event.event_type).to_vec();
         let resolving: Vec<u32> = self.resolvers.matches(event.event_type).to_vec();
-        if matched.is_empty() && resolving.is_empty() {
+        let mut inhibiting: Vec<u32> = self.inhibitors.matches(event.event_type).to_vec();
+        inhibiting.sort_unstable();
+        inhibiting.dedup();
+        if matched.is_empty() && resolving.is_empty() && inhibiting.is_empty() {
             if !is_taken {
                 self.record(LedgerEntry::Unmatched { seq });
             }
@@ -64,6 +70,15 @@ impl Engine {
             self.note_summed_up(event, &matched);
         }
         let event = Arc::new(event.to_event());
+        for index in inhibiting {
+            let resources = resources(&self.rules, &self.zone, &self.silences);
+            pipeline(&mut self.pipelines, index).inhibit(seq, &event, resources, now);
+            self.drain_pipeline(index, now);
+            if !matched.contains(&index) && !resolving.contains(&index) {
+                let subscriber = self.pipeline_mut(index).rule().id.clone();
+                self.record(LedgerEntry::EventEnded { seq, subscriber, reason: Reason::Inhibits });
+            }
+        }
         for index in resolving {
             let reason = self.resolve(index, seq, &event, now);
             if !matched.contains(&index) {
@@ -130,7 +145,7 @@ impl Engine {
             self.record(LedgerEntry::EventEnded { seq, subscriber, reason: Reason::SubscriberOff });
             return;
         }
-        pipeline.handle(seq, event, &self.rules.templates, now);
+        pipeline.handle(seq, event, resources(&self.rules, &self.zone, &self.silences), now);
         self.drain_pipeline(index, now);
     }
 
@@ -140,7 +155,9 @@ impl Engine {
         let pipeline = pipeline(&mut self.pipelines, index);
         let resolution = match pipeline.rule().activity {
             Activity::Disabled => Err(Reason::SubscriberOff),
-            Activity::Core | Activity::Enabled => pipeline.resolve(seq, event, &self.rules.templates, now),
+            Activity::Core | Activity::Enabled => {
+                pipeline.resolve(seq, event, resources(&self.rules, &self.zone, &self.silences), now)
+            }
         };
         self.drain_pipeline(index, now);
         if let Ok(resolution) = &resolution {
@@ -174,9 +191,29 @@ impl Engine {
                 PipelineOutput::Said { notification, number, word } => {
                     self.say(&notification, number, word, now);
                 }
+                PipelineOutput::Events { notification, events, hold } => {
+                    self.recent.insert(notification, events.0);
+                    if let Some(hold) = hold {
+                        self.sessions.keep_hold(notification, hold);
+                    }
+                }
+                PipelineOutput::Holds(change) => self.change_holds(&rule.id, &change, now),
                 PipelineOutput::Failed(failure) => self.report_failure(&rule.id, &failure, now),
             }
         }
+    }
+
+    fn change_holds(&mut self, subscriber: &SubscriberId, change: &HoldChange, now: Timestamp) {
+        match change {
+            HoldChange::QuietBegan { since, until } => self.sessions.begin_quiet(subscriber, *since, *until),
+            HoldChange::QuietEnded => self.sessions.end_quiet(subscriber),
+            HoldChange::DelaysEnded => self.sessions.end_delays(subscriber),
+            HoldChange::SuppressionBegan { scope, rows: _ } => self.inhibit_pending(subscriber, scope, now),
+            HoldChange::InhibitionsEnded(ended) => self
+                .sessions
+                .end_suppression(|hold| matches!(hold, Hold::Inhibited { by, .. } if ended.contains(by))),
+        }
+        self.drain_sessions();
     }
 
     /// Routes a notification to its audience: the queue of every open session in its scope (without

@@ -9,7 +9,7 @@ use toon::tokens;
 
 use super::{
     io::{Output, RequestId},
-    parts::{Engine, pipeline},
+    parts::{Closes, Engine, pipeline},
 };
 use crate::{
     conversation::{
@@ -116,7 +116,7 @@ impl Engine {
             let is_urgent = closes_all || output.priority >= Priority::High;
             is_urgent && injector::releases(point, output.inject_at, output.priority)
         };
-        self.close_batches(is_due, Some(session), now);
+        self.close_batches(is_due, Closes::For(session), now);
     }
 
     /// Puts notifications about checks aside when a session is resumed: its first prompt may

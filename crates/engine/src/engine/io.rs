@@ -7,13 +7,15 @@
 use std::sync::Arc;
 
 pub use crate::session::{Pending, SessionChange};
-use journal::time::Timestamp;
+use journal::time::{Timestamp, zone::Zone};
 
 use crate::{
     event::{Event, EventRef, Seq, SessionId},
     exchange::{Answer, Decision, Exchange, Harness, InjectionId, Process, Release, ReleaseRecord},
+    hold::SilenceId,
     ledger::{ConfirmedBy, LedgerEntry},
     notification::{Notification, NotificationId},
+    pipeline::silence::Silence,
     rules::CompiledRules,
     sink::Notice,
 };
@@ -107,8 +109,14 @@ pub enum Input<'a> {
         /// The decision.
         decision: Decision,
     },
+    /// A person suppresses something, or changes until when.
+    Silenced(Box<Silence>),
+    /// A person ends silences.
+    SilencesEnded(Vec<SilenceId>),
     /// New rules are in force.
     RulesReplaced(Arc<CompiledRules>),
+    /// The local clock of the machine is another one, or more of it is known.
+    ZoneChanged(Zone),
     /// The daemon stops: open batches close, so that nothing waits for its restart.
     ShuttingDown,
     /// Time has passed; there is no other input.
@@ -165,6 +173,8 @@ pub enum WakeReason {
     Unclaimed,
     /// Sessions have broadcasts pending.
     Fanout,
+    /// A silence ends.
+    Silence,
     /// A fold wants to be called: a watch or a question expires, a sink is tried again.
     Fold,
 }

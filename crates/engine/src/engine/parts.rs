@@ -3,20 +3,20 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
-use journal::time::{Timestamp, deadlines::Deadlines};
+use journal::time::{Timestamp, deadlines::Deadlines, zone::Zone};
 use serde::{Deserialize, Serialize};
 
 use super::{echoes::Echoes, io::Output};
 use crate::{
     ci::Follows,
-    conversation::{Fanout, SessionKey, SessionOutput, Sessions, Table, Unclaimed},
+    conversation::{Fanout, SessionKey, SessionOutput, Sessions, Standing, Table, Unclaimed},
     detector::Detectors,
-    event::{Scope, Seq, SessionId},
+    event::{Seq, SessionId},
     fold::{Dispatched, Effect, Effects, Fold},
     ledger::{LedgerEntry, Reason, Tally},
     matcher::Matcher,
     notification::SubscriberId,
-    pipeline::{Memory, Pipeline},
+    pipeline::{Pipeline, Resources, memory::Memory, recent::RecentEvents, silence::Silences},
     probe,
     rules::CompiledRules,
     session::Succession,
@@ -43,6 +43,16 @@ pub struct Engine {
     /// Those of the folds that were not handled yet.
     pub(super) effects: Effects,
     pub(super) tally: Tally,
+    /// The local clock of the daemon's machine.
+    pub(super) zone: Zone,
+    /// The time of the last input.
+    pub(super) now: Timestamp,
+    /// The silences of people.
+    pub(super) silences: Silences,
+    /// The events of recent notifications.
+    pub(super) recent: RecentEvents,
+    /// Finds the pipelines of which an event may inhibit others.
+    pub(super) inhibitors: Matcher,
     pub(super) outputs: VecDeque<Output>,
 }
 
@@ -61,6 +71,11 @@ impl Engine {
             folds,
             effects: Effects::default(),
             tally: Tally::default(),
+            zone: Zone::default(),
+            now: Timestamp::ZERO,
+            silences: Silences::default(),
+            recent: RecentEvents::default(),
+            inhibitors: rules.inhibitors(),
             outputs: VecDeque::new(),
             rules,
         }
@@ -73,6 +88,9 @@ impl Engine {
 
     pub(super) fn record(&mut self, entry: LedgerEntry) {
         self.tally.count(&entry);
+        if let LedgerEntry::EventEnded { subscriber, reason: Reason::Silenced { by }, .. } = &entry {
+            self.silences.count(*by, subscriber);
+        }
         self.outputs.push_back(Output::Record(entry));
     }
 
@@ -81,7 +99,17 @@ impl Engine {
     pub(super) fn drain_sessions(&mut self) {
         while let Some(output) = self.sessions.poll_output() {
             match output {
-                SessionOutput::Record(entry) => self.record(entry),
+                SessionOutput::Record(entry) => {
+                    let queued = if let LedgerEntry::Queued { notification, session } = &entry {
+                        Some((*notification, session.clone()))
+                    } else {
+                        None
+                    };
+                    self.record(entry);
+                    if let Some((notification, session)) = queued {
+                        self.suppress_queued(notification, &session);
+                    }
+                }
                 SessionOutput::Changed(session, change) => {
                     self.outputs.push_back(Output::Session(session, change));
                 }
@@ -119,29 +147,55 @@ impl Engine {
     /// Runs the pipelines that are due.
     pub(super) fn fire_pipelines(&mut self, at: Timestamp) {
         for index in self.pipeline_deadlines.take_due(at) {
-            pipeline(&mut self.pipelines, index).handle_timeout(&self.rules.templates, at);
+            let resources = resources(&self.rules, &self.zone, &self.silences);
+            pipeline(&mut self.pipelines, index).handle_timeout(resources, at);
             self.drain_pipeline(index, at);
         }
     }
 
-    /// Closes the open batches of the pipelines that `is_wanted` selects: all of them, or those
-    /// that concern the open session `of`.
+    /// Closes the open batches of the pipelines that `is_wanted` selects.
     pub(super) fn close_batches(
         &mut self,
         is_wanted: impl Fn(&Pipeline) -> bool,
-        of: Option<SessionKey>,
+        closes: Closes,
         now: Timestamp,
     ) {
         for index in self.pipeline_deadlines.keys() {
             let pipeline = pipeline(&mut self.pipelines, index);
             if is_wanted(pipeline) {
-                let sessions = &self.sessions;
-                let concerns = |scope: &Scope| of.is_none_or(|of| sessions.is_concerned(of, scope));
-                pipeline.close(&concerns, &self.rules.templates, now);
+                let (sessions, resources) =
+                    (&self.sessions, resources(&self.rules, &self.zone, &self.silences));
+                match closes {
+                    Closes::For(of) => {
+                        pipeline.close(&|scope| sessions.is_concerned(of, scope), resources, now)
+                    }
+                    Closes::AtShutdown => pipeline.close(&|_| true, resources, now),
+                    Closes::Removed => pipeline.close_now(&|_| true, resources, now),
+                }
                 self.drain_pipeline(index, now);
             }
         }
     }
+}
+
+/// Which batches close before their time.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Closes {
+    /// Those that concern an open session, whose exchange can take them.
+    For(SessionKey),
+    /// All; the daemon stops.
+    AtShutdown,
+    /// All, also those that only their time closes; their subscriber ends.
+    Removed,
+}
+
+/// What a pipeline uses of the engine.
+pub(super) fn resources<'a>(
+    rules: &'a CompiledRules,
+    zone: &'a Zone,
+    silences: &'a Silences,
+) -> Resources<'a> {
+    Resources { templates: &rules.templates, zone, silences }
 }
 
 /// The pipeline of a subscriber, by the subscriber's place in the rules.
@@ -165,6 +219,14 @@ macro_rules! folds {
             pub(super) fanout: Held<'a, Fanout>,
             pub(super) unclaimed: Held<'a, Unclaimed>,
             pub(super) tally: Held<'a, Tally>,
+            #[serde(default)]
+            pub(super) standing: Held<'a, Standing>,
+            #[serde(default)]
+            pub(super) zone: Held<'a, Zone>,
+            #[serde(default)]
+            pub(super) silences: Held<'a, Silences>,
+            #[serde(default)]
+            pub(super) recent: Held<'a, RecentEvents>,
             $(pub(super) $name: Held<'a, $fold>,)+
         }
 

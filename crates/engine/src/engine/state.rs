@@ -9,14 +9,15 @@ use std::{borrow::Cow, sync::Arc};
 use journal::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::parts::{Engine, EngineState, Folds};
+use super::parts::{Closes, Engine, EngineState, Folds, pipeline, resources};
 use crate::{
     conversation::Sessions,
     event::Seq,
     ledger::{LedgerEntry, Reason},
     notification::SubscriberId,
     pipeline::{
-        Memory, Pipeline,
+        Pipeline,
+        memory::Memory,
         rule::{Activity, Subscriber},
     },
     rules::CompiledRules,
@@ -66,9 +67,14 @@ impl Engine {
             folds,
             effects: _,
             tally,
+            zone,
+            now: _,
+            silences,
+            recent,
+            inhibitors: _,
             outputs,
         } = self;
-        let (table, fanout, unclaimed) = sessions.parts();
+        let (table, fanout, unclaimed, standing) = sessions.parts();
         debug_assert!(outputs.is_empty(), "outputs are taken before a snapshot is");
         EngineState {
             pipelines: pipelines.iter().map(|own| (own.rule().id.clone(), own.memory())).collect(),
@@ -76,6 +82,10 @@ impl Engine {
             fanout: Held::Borrowed(fanout),
             unclaimed: Held::Borrowed(unclaimed),
             tally: Held::Borrowed(tally),
+            standing: Held::Borrowed(standing),
+            zone: Held::Borrowed(zone),
+            silences: Held::Borrowed(silences),
+            recent: Held::Borrowed(recent),
             ..folds.state()
         }
     }
@@ -89,16 +99,20 @@ impl Engine {
         let mut state = saved.engine;
         let mut folds = Folds::take_from(&mut state);
         folds.apply(&rules, None);
-        let EngineState { pipelines: mut memories, sessions, fanout, unclaimed, tally, .. } = state;
+        let EngineState { pipelines: mut memories, sessions, fanout, unclaimed, standing, .. } = state;
+        let (tally, zone) = (state.tally.into_owned(), state.zone.into_owned());
+        let (silences, recent) = (state.silences.into_owned(), state.recent.into_owned());
         let recall = |rule: &Arc<_>, memory| Pipeline::remembering(Arc::clone(rule), memory);
         let pipelines: Vec<Pipeline> = rules
             .subscribers
             .iter()
             .map(|rule| recall(rule, memories.remove(&rule.id).unwrap_or_default()))
             .collect();
-        let parts = (sessions.into_owned(), fanout.into_owned(), unclaimed.into_owned());
+        let parts =
+            (sessions.into_owned(), fanout.into_owned(), unclaimed.into_owned(), standing.into_owned());
         let sessions = Sessions::restored(parts, rules.conversation());
-        let mut engine = Self { pipelines, sessions, folds, tally: tally.into_owned(), ..Self::new(rules) };
+        let own = Self::new(rules);
+        let mut engine = Self { pipelines, sessions, folds, tally, zone, silences, recent, ..own };
         engine.restore_pipeline_deadlines();
         for (subscriber, memory) in memories {
             engine.end_waiting(&subscriber, memory);
@@ -126,22 +140,28 @@ impl Engine {
             let id = &pipeline.rule().id;
             !switched_off.contains(id) && rules.subscribers.binary_search_by(|rule| rule.id.cmp(id)).is_ok()
         };
-        self.close_batches(|pipeline| !stays(pipeline), None, now);
+        self.close_batches(|pipeline| !stays(pipeline), Closes::Removed, now);
         let old = std::mem::take(&mut self.pipelines).into_iter();
         let mut old: SortedMap<_, _> = old.map(|pipeline| (pipeline.rule().id.clone(), pipeline)).collect();
-        let pipeline = |rule: &Arc<Subscriber>| match old.remove(&rule.id) {
+        let carried = |rule: &Arc<Subscriber>| match old.remove(&rule.id) {
             Some(mut pipeline) => {
                 pipeline.replace_rule(Arc::clone(rule));
                 pipeline
             }
             None => Pipeline::new(Arc::clone(rule)),
         };
-        self.pipelines = rules.subscribers.iter().map(pipeline).collect();
+        self.pipelines = rules.subscribers.iter().map(carried).collect();
         self.matcher = rules.matcher();
         self.resolvers = rules.resolvers();
-        self.restore_pipeline_deadlines();
+        self.inhibitors = rules.inhibitors();
         self.folds.apply(&rules, Some(&self.rules));
         self.rules = rules;
+        self.restore_pipeline_deadlines();
+        for index in (0_u32..).take(self.pipelines.len()) {
+            let resources = resources(&self.rules, &self.zone, &self.silences);
+            pipeline(&mut self.pipelines, index).handle_timeout(resources, now);
+            self.drain_pipeline(index, now);
+        }
         self.sessions.replace_settings(self.rules.conversation(), &switched_off);
     }
 }

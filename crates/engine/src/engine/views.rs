@@ -6,10 +6,13 @@
 use std::sync::Arc;
 
 use super::parts::Engine;
+use journal::time::zone::Zone;
+
 use crate::{
     ci::Plan,
     conversation::Sessions,
     event::{Event, Pattern, Scope, SessionId},
+    hold::SilenceId,
     ledger::{FilteredBy, Tally},
     notification::SubscriberId,
     pipeline::{
@@ -26,6 +29,11 @@ impl Engine {
     /// The rules in force.
     pub fn rules(&self) -> &Arc<CompiledRules> {
         &self.rules
+    }
+
+    /// The local clock of the daemon's machine.
+    pub fn zone(&self) -> &Zone {
+        &self.zone
     }
 
     /// Counts of outcomes of events and notifications since the journal began.
@@ -117,11 +125,23 @@ pub enum Verdict {
     Resolves,
     /// Its filter rejects the event.
     Filtered(FilteredBy),
+    /// It would take the event, but a silence suppresses that.
+    Silenced(SilenceId),
     /// It is disabled.
     Off,
 }
 
 impl Engine {
+    /// How a subscriber handles an event that passes its filter.
+    fn takes(&self, rule: &Subscriber, event: &Arc<Event>) -> Verdict {
+        let (event, _) = &rule.as_seen(event);
+        let is_critical = rule.makes_critical(event);
+        match self.silences().find(rule, event, is_critical, |matchers| !matchers.is_scoped()) {
+            Some(silence) => Verdict::Silenced(silence),
+            None => Verdict::Takes,
+        }
+    }
+
     /// The subscribers that would take `event`, and the sessions in its scope. Changes no state.
     pub fn explain(&self, event: &Arc<Event>) -> Explanation {
         let selects = |types: &[Pattern]| types.iter().any(|pattern| pattern.matches(&event.event_type));
@@ -129,7 +149,7 @@ impl Engine {
             let is_off = rule.activity == Activity::Disabled;
             let found = match (selects(&rule.types), &rule.resolve) {
                 (true, _) if !remainder::is_left(rule, event) => return None,
-                (true, _) => rule.check_whole(event).map(|()| Verdict::Takes),
+                (true, _) => rule.check_whole(event).map(|()| self.takes(rule, event)),
                 (false, Some(resolve)) if selects(&resolve.by) => {
                     rule.check_source(event).map(|()| Verdict::Resolves)
                 }

@@ -144,7 +144,7 @@ const fn own(pattern: &'static str, maker: &'static str) -> OwnType {
 }
 
 /// Every reserved type, sorted by pattern.
-pub const OWN_TYPES: [OwnType; 23] = [
+pub const OWN_TYPES: [OwnType; 24] = [
     own("agent.pause.ended", "the probe `time`"),
     own("agent.session.**", "the adapter of a harness"),
     own("ci.answered", "the source `ci`"),
@@ -154,6 +154,7 @@ pub const OWN_TYPES: [OwnType; 23] = [
     own("probe.noted", "a probe"),
     own("reminder.due", "a watch (`POST /v1/watches`)"),
     own("session.limit.reached", "the daemon"),
+    own("silence.ended", "the end of a silence"),
     own("sink.failed", "a sink"),
     own("sink.sent", "a sink"),
     own("sink.waits", "a sink"),

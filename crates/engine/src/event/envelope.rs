@@ -198,6 +198,15 @@ impl EventRef<'_> {
         self.provenance == Provenance::Own
     }
 
+    /// The sessions that the event concerns, as [`Event::scope`].
+    pub fn scope(&self) -> Scope {
+        match (self.session, self.workspace) {
+            (Some(session), _) => Scope::Session(SessionId::new(session)),
+            (None, Some(folder)) => Scope::Workspace(folder.into()),
+            (None, None) => Scope::All,
+        }
+    }
+
     /// Copies the event out of the bytes it borrows from.
     pub fn to_event(&self) -> Event {
         Event {

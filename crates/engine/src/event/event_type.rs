@@ -15,6 +15,8 @@
 
 use std::{fmt, str::FromStr, sync::Arc};
 
+use serde::{Deserialize, Serialize};
+
 /// Longest type or pattern, in bytes.
 pub const TYPE_BYTES_MAX: usize = 128;
 /// Fewest segments of a type.
@@ -59,7 +61,8 @@ impl FromStr for EventType {
 }
 
 /// A selection of event types.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct Pattern {
     text: Arc<str>,
 }
@@ -114,6 +117,20 @@ impl Pattern {
 impl fmt::Display for Pattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
+    }
+}
+
+impl TryFrom<String> for Pattern {
+    type Error = EventTypeError;
+
+    fn try_from(text: String) -> Result<Self, EventTypeError> {
+        text.parse()
+    }
+}
+
+impl From<Pattern> for String {
+    fn from(pattern: Pattern) -> Self {
+        pattern.as_str().to_owned()
     }
 }
 

@@ -9,6 +9,7 @@ use serde::{
 use strum::{EnumDiscriminants, EnumIter, IntoEnumIterator};
 
 use super::Seq;
+use crate::hold::SilenceId;
 
 /// The reason why an event or a notification was not delivered.
 #[derive(Debug, Clone, PartialEq, Eq, EnumDiscriminants)]
@@ -27,6 +28,8 @@ pub enum Reason {
         /// The repeated event.
         of: Seq,
     },
+    /// A batch that stays open for long was full, and it was the oldest.
+    BatchOverflow,
     /// It was counted, and reached no level of the subscriber's threshold.
     BelowThreshold,
     /// It exceeded the subscriber's rate and is counted in the next notification.
@@ -46,6 +49,16 @@ pub enum Reason {
     SubscriberOff,
     /// The user dismissed it.
     Dismissed,
+    /// A person silenced it.
+    Silenced {
+        /// The silence.
+        by: SilenceId,
+    },
+    /// An event inhibits it.
+    Inhibited {
+        /// The event.
+        by: Seq,
+    },
     /// A newer one about the same state replaces it.
     Superseded,
     /// A newer one about the same state is known, whether that was delivered or not.
@@ -54,6 +67,8 @@ pub enum Reason {
     Withdrawn,
     /// It resolves its subscriber's condition; it is not delivered.
     Resolves,
+    /// It inhibits events of its subscriber, or ends that; it is not delivered.
+    Inhibits,
     /// A watch of the session reports it.
     Watched,
     /// The summary with a prompt after a pause includes it.
@@ -159,7 +174,10 @@ impl Reason {
             Self::FilteredOut(by) => Some(by.as_str().to_owned()),
             Self::Duplicate { of } => Some(of.to_string()),
             Self::RateLimited { retry_at } => Some(retry_at.to_string()),
+            Self::Silenced { by } => Some(by.to_string()),
+            Self::Inhibited { by } => Some(by.to_string()),
             Self::BelowThreshold
+            | Self::BatchOverflow
             | Self::Expired
             | Self::QueueOverflow
             | Self::SessionGone
@@ -170,12 +188,33 @@ impl Reason {
             | Self::Stale
             | Self::Withdrawn
             | Self::Resolves
+            | Self::Inhibits
             | Self::Watched
             | Self::SummedUp
             | Self::Known => None,
         }
     }
 }
+
+const BATCH_OVERFLOW: ReasonText = event(
+    "batch_overflow",
+    "counted it: 1,000 newer ones were in the batch",
+    "if it should be shown, let batches of {subscriber} close more often, then aside reload",
+);
+
+const SILENCED: ReasonText = notification(
+    "silenced",
+    "the silence {detail} suppressed it",
+    "aside silence shows what {detail} suppresses, and until when",
+)
+.or_event("did not take it: the silence {detail} suppressed it", "aside silence shows {detail}");
+
+const INHIBITED: ReasonText =
+    notification("inhibited", "the event {detail} inhibited it", "aside why {detail} shows that event")
+        .or_event(
+            "did not take it: the event {detail} inhibited it",
+            "if it should pass, change `inhibited_by` of {subscriber}, then aside reload",
+        );
 
 impl ReasonKind {
     const fn text(self) -> ReasonText {
@@ -195,11 +234,14 @@ impl ReasonKind {
                 "counted it; it reached no level of the threshold",
                 "if it should pass, lower `at` in [threshold] of {subscriber}, then aside reload",
             ),
+            Self::BatchOverflow => BATCH_OVERFLOW,
             Self::RateLimited => event(
                 "rate_limited",
                 "was rate-limited until {detail} and counts it in its next notification",
                 "if each of them should be delivered, raise `rate` of {subscriber}, then aside reload",
             ),
+            Self::Silenced => SILENCED,
+            Self::Inhibited => INHIBITED,
             Self::Expired => notification(
                 "expired",
                 "its time to live ended",
@@ -234,6 +276,7 @@ impl ReasonKind {
             Self::Withdrawn => notification("withdrawn", "its condition was resolved", NOTHING)
                 .or_event("withdrew it: its condition was resolved", NOTHING),
             Self::Resolves => event("resolves", "withdraws what this resolves, if it is pending", NOTHING),
+            Self::Inhibits => event("inhibits", "inhibits what it takes, or ends that", NOTHING),
             Self::Watched => notification("watched", "a watch of the session reports it", NOTHING),
             Self::SummedUp => {
                 notification("summed_up", "the summary with the prompt after a pause covers it", NOTHING)

@@ -168,7 +168,7 @@ mod tests {
             let mut event = (*event("")).clone();
             (event.source, event.provenance) = ((*source).into(), Provenance::Local);
             event.event_type = event_type.parse().expect("a type");
-            Row { seq: Seq(1), event: Arc::new(event), repeats: 1, threshold: None }
+            Row { seq: Seq(1), event: Arc::new(event), repeats: 1, threshold: None, suppressed: None }
         };
         events.iter().map(row).collect()
     }

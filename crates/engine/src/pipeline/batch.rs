@@ -2,7 +2,8 @@
 //!
 //! Events with the same scope and the same `group_by` values share one open batch. It closes when
 //! its window ends, when it is full, or when the pipeline requests it, and never later. It closes
-//! earlier only if [`BATCHES_OPEN_MAX`] are open and another one opens. A batch that is due closes
+//! earlier only if [`BATCHES_OPEN_MAX`] are open and another one opens. One that only its time closes
+//! keeps its newest rows. A batch that is due closes
 //! as of its deadline, however late the caller polls, so a replay returns the same batch.
 
 use std::sync::Arc;
@@ -12,11 +13,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::{
     event::{Event, Scope, Seq, Severity},
-    pipeline::{
-        key::Key,
-        row::Row,
-        rule::{BatchMode, Batching},
-    },
+    pipeline::{key::Key, row::Row, timing::Timing},
     snapshot,
     sorted::{SortedMap, SortedSet},
 };
@@ -25,6 +22,11 @@ use crate::{
 /// (100 rows) it bounds the waiting rows. When it is reached, the batch with the next deadline
 /// closes early.
 pub(crate) const BATCHES_OPEN_MAX: usize = 256;
+
+/// Most rows of a batch that only its time closes. Beyond it the oldest row ends, and is counted.
+const ROWS_KEPT_MAX: usize = 1_000;
+/// Most bytes of the payloads of such a batch.
+const BYTES_KEPT_MAX: usize = 1 << 20;
 
 /// Most rows reserved when a batch opens; enough for most full batches.
 const ROWS_AT_FIRST: usize = 10;
@@ -38,12 +40,14 @@ pub(crate) struct Batch {
     pub(crate) rows: Vec<Row>,
     /// When it closed: its deadline, or the time at which it was full, requested or closed early.
     pub(crate) closed_at: Timestamp,
+    /// Number of events in rows that it did not keep.
+    pub(crate) omitted: u32,
 }
 
 impl Batch {
     /// A batch of one row that was never open.
     pub(crate) fn alone(scope: Scope, row: Row, now: Timestamp) -> Self {
-        Self { scope, rows: vec![row], closed_at: now }
+        Self { scope, rows: vec![row], closed_at: now, omitted: 0 }
     }
 
     /// The highest severity of its rows.
@@ -64,9 +68,29 @@ struct Open {
     rows: Vec<Row>,
     opened_at: Timestamp,
     ends_at: Timestamp,
+    /// Number of events in rows that were not kept.
+    #[serde(default)]
+    omitted: u32,
 }
 
 impl Open {
+    /// Ends the oldest rows over the bounds of a batch that only its time closes.
+    fn end_oldest(&mut self) -> Vec<Row> {
+        let mut bytes: usize = self.rows.iter().map(|row| row.event.payload.as_str().len()).sum();
+        let mut over = 0;
+        for row in &self.rows {
+            if self.rows.len() - over <= ROWS_KEPT_MAX && bytes <= BYTES_KEPT_MAX
+                || self.rows.len() - over == 1
+            {
+                break;
+            }
+            bytes -= row.event.payload.as_str().len();
+            self.omitted = self.omitted.saturating_add(row.repeats);
+            over += 1;
+        }
+        self.rows.drain(..over).collect()
+    }
+
     fn deadline(&self, scope: &Scope) -> Deadline {
         Deadline { ends_at: self.ends_at, scope: scope.clone(), group: Key::clone(&self.group) }
     }
@@ -97,43 +121,47 @@ impl Batcher {
         self.deadlines.len()
     }
 
-    /// Adds `row` to the batch of its scope and group; returns the batch that this closes, if any.
+    /// Adds `row` to the batch of its scope and group; returns the batch that this closes, if any,
+    /// and the rows that it does not keep.
     ///
-    /// Shape: the batch that is now full; the row alone if `rule` does not collect; or, if
+    /// Shape: the batch that is now full; the row alone if nothing collects; or, if
     /// [`BATCHES_OPEN_MAX`] are open, the one with the next deadline.
     pub(crate) fn push(
         &mut self,
-        rule: &Batching,
+        timing: Timing<'_>,
         scope: &Scope,
         group: &[u8],
         row: Row,
         now: Timestamp,
-    ) -> Option<Batch> {
-        let size_max = usize::try_from(rule.max_size.get()).unwrap_or(usize::MAX);
-        if !rule.collects() {
-            return Some(Batch::alone(scope.clone(), row, now));
+    ) -> (Option<Batch>, Vec<Row>) {
+        if !timing.collects(now) {
+            return (Some(Batch::alone(scope.clone(), row, now)), Vec::new());
         }
         let Some(open) = self.open.get_mut(scope).and_then(|groups| groups.get_mut(group)) else {
-            return self.open(rule, scope, Key::from(group), row, now);
+            return (self.open(timing, scope, Key::from(group), row, now), Vec::new());
         };
         open.rows.push(row);
+        if timing.is_by_time(now) {
+            return (None, open.end_oldest());
+        }
+        let size_max = usize::try_from(timing.rule.max_size.get()).unwrap_or(usize::MAX);
         let is_full = open.rows.len() >= size_max;
-        if !is_full && rule.mode == BatchMode::Window {
-            return None;
+        let deadline = (is_full || timing.restarts_window()).then(|| open.deadline(scope));
+        match deadline {
+            Some(deadline) if is_full => (self.take(deadline, now), Vec::new()),
+            Some(deadline) => {
+                self.restart(timing, deadline, now);
+                (None, Vec::new())
+            }
+            None => (None, Vec::new()),
         }
-        let deadline = open.deadline(scope);
-        if is_full {
-            return self.take(deadline, now);
-        }
-        self.restart(rule, deadline, now);
-        None
     }
 
     /// Counts a repeat of the event `of` on its row, and makes the row show `newest` if given.
     /// Returns false if no open batch of `scope` has the row.
     pub(crate) fn repeat(
         &mut self,
-        rule: &Batching,
+        timing: Timing<'_>,
         scope: &Scope,
         of: Seq,
         newest: Option<&Arc<Event>>,
@@ -150,7 +178,7 @@ impl Batcher {
         });
         let is_found = open.is_some();
         if let Some(deadline) = open {
-            self.restart(rule, deadline, now);
+            self.restart(timing, deadline, now);
         }
         is_found
     }
@@ -220,7 +248,7 @@ impl Batcher {
 
     fn open(
         &mut self,
-        rule: &Batching,
+        timing: Timing<'_>,
         scope: &Scope,
         group: Key,
         row: Row,
@@ -230,25 +258,25 @@ impl Batcher {
         let forced = self.deadlines.first().filter(|_| is_full).cloned();
         let forced = forced.and_then(|deadline| self.take(deadline, now));
         let mut rows = Vec::with_capacity(
-            usize::try_from(rule.max_size.get()).map_or(ROWS_AT_FIRST, |max| max.min(ROWS_AT_FIRST)),
+            usize::try_from(timing.rule.max_size.get()).map_or(ROWS_AT_FIRST, |max| max.min(ROWS_AT_FIRST)),
         );
         rows.push(row);
-        let open = Open { group, rows, opened_at: now, ends_at: ends_at(rule, now, now) };
+        let ends_at = timing.ends_at(now, now);
+        let open = Open { group, rows, opened_at: now, ends_at, omitted: 0 };
         self.deadlines.insert(open.deadline(scope));
         self.open.get_or_default(scope.clone()).insert(Key::clone(&open.group), open);
         forced
     }
 
     /// Restarts the window of an open batch if the mode requires it.
-    fn restart(&mut self, rule: &Batching, mut deadline: Deadline, now: Timestamp) {
-        match rule.mode {
-            BatchMode::Window => return,
-            BatchMode::Debounce { .. } => {}
+    fn restart(&mut self, timing: Timing<'_>, mut deadline: Deadline, now: Timestamp) {
+        if !timing.restarts_window() {
+            return;
         }
         self.deadlines.remove(&deadline);
         let groups = self.open.get_mut(&deadline.scope);
         if let Some(open) = groups.and_then(|groups| groups.get_mut(&deadline.group)) {
-            open.ends_at = ends_at(rule, open.opened_at, now);
+            open.ends_at = timing.ends_at(open.opened_at, now);
             deadline.ends_at = open.ends_at;
             self.deadlines.insert(deadline);
         }
@@ -261,17 +289,7 @@ impl Batcher {
         if groups.is_empty() {
             self.open.remove(&deadline.scope);
         }
-        Some(Batch { scope: deadline.scope, rows: open.rows, closed_at })
-    }
-}
-
-/// The deadline of a batch whose window begins at `now`; never before `now`, even if the rule
-/// changed after it opened.
-fn ends_at(rule: &Batching, opened_at: Timestamp, now: Timestamp) -> Timestamp {
-    let window_end = now + rule.window;
-    match rule.mode {
-        BatchMode::Window => window_end,
-        BatchMode::Debounce { max_wait } => window_end.min(opened_at + max_wait).max(now),
+        Some(Batch { scope: deadline.scope, rows: open.rows, closed_at, omitted: open.omitted })
     }
 }
 
@@ -304,8 +322,13 @@ impl<'de> Deserialize<'de> for Batcher {
 mod tests {
     use std::{num::NonZeroU32, time::Duration};
 
+    use journal::time::{hours::Hours, zone::Zone};
+
     use super::*;
-    use crate::event::{Payload, SessionId};
+    use crate::{
+        event::{Payload, SessionId},
+        pipeline::rule::{BatchMode, Batching, DigestTimes},
+    };
 
     const WINDOW_MS: u64 = 2_000;
 
@@ -332,7 +355,7 @@ mod tests {
             workspace: None,
             cause: None,
         };
-        Row { seq: Seq(seq), event: Arc::new(event), repeats: 1, threshold: None }
+        Row { seq: Seq(seq), event: Arc::new(event), repeats: 1, threshold: None, suppressed: None }
     }
 
     fn at(ms: u64) -> Timestamp {
@@ -353,17 +376,19 @@ mod tests {
 
     struct Case {
         rule: Batching,
+        quiet: Hours,
         batcher: Batcher,
     }
 
     impl Case {
         fn new(max_size: u32, mode: BatchMode) -> Self {
-            Self { rule: rule(max_size, mode), batcher: Batcher::default() }
+            Self { rule: rule(max_size, mode), quiet: Hours::default(), batcher: Batcher::default() }
         }
 
         fn push(&mut self, scope: &Scope, group: &str, seq: u64, ms: u64) -> Option<(u64, Vec<(u64, u32)>)> {
             let row = row(seq, Severity::Info);
-            shape(self.batcher.push(&self.rule, scope, group.as_bytes(), row, at(ms)))
+            let timing = Timing { rule: &self.rule, quiet: &self.quiet, zone: &Zone::default() };
+            shape(self.batcher.push(timing, scope, group.as_bytes(), row, at(ms)).0)
         }
 
         fn due(&mut self, ms: u64) -> Option<(u64, Vec<(u64, u32)>)> {
@@ -412,12 +437,40 @@ mod tests {
     }
 
     #[test]
+    fn a_digest_closes_by_time_with_newest_rows() {
+        let every = Duration::from_millis(60_000);
+        let mut case = Case::new(2, BatchMode::Digest(DigestTimes::Every(every)));
+        let rows = u64::try_from(ROWS_KEPT_MAX).expect("small") + 5;
+        for seq in 0..rows {
+            assert_eq!(case.push(&Scope::All, "", seq, seq), None);
+        }
+        let batch = case.batcher.due(at(90_000)).expect("it is due");
+        assert_eq!((batch.closed_at, batch.rows.len(), batch.omitted), (at(60_000), ROWS_KEPT_MAX, 5));
+        assert_eq!(batch.rows[0].seq, Seq(5));
+    }
+
+    #[test]
+    fn quiet_hours_keep_a_batch_open() {
+        let mut case = Case::new(2, BatchMode::Window);
+        case.quiet = "00:01-00:05".parse().expect("hours");
+        assert_eq!(case.push(&Scope::All, "", 1, 59_000), None);
+        for seq in 2..9 {
+            assert_eq!(case.push(&Scope::All, "", seq, 60_000 + seq), None);
+        }
+        assert_eq!(case.batcher.poll_timeout(), Some(at(300_000)));
+        assert_eq!(case.due(400_000).map(|(ms, rows)| (ms, rows.len())), Some((300_000, 8)));
+        case.rule.window = Duration::ZERO;
+        assert_eq!(case.push(&Scope::All, "", 9, 300_000), Some((300_000, vec![(9, 1)])));
+    }
+
+    #[test]
     fn a_repeat_counts_and_restarts_the_debounce_window() {
         let mut case = Case::new(100, BatchMode::Debounce { max_wait: Duration::from_millis(5_000) });
         case.push(&Scope::All, "a", 1, 0);
         case.push(&Scope::All, "b", 2, 100);
         let repeat = |case: &mut Case, scope: &Scope, of, ms| {
-            case.batcher.repeat(&case.rule, scope, Seq(of), None, at(ms))
+            let timing = Timing { rule: &case.rule, quiet: &case.quiet, zone: &Zone::default() };
+            case.batcher.repeat(timing, scope, Seq(of), None, at(ms))
         };
         assert!(repeat(&mut case, &Scope::All, 1, 1_000));
         assert!(repeat(&mut case, &Scope::All, 1, 1_100));
@@ -470,7 +523,7 @@ mod tests {
     #[test]
     fn a_batch_takes_worst_severity_and_counts_repeats() {
         let rows = vec![row(1, Severity::Warning), row(2, Severity::Error), row(3, Severity::Info)];
-        let mut batch = Batch { scope: Scope::All, rows, closed_at: at(0) };
+        let mut batch = Batch { scope: Scope::All, rows, closed_at: at(0), omitted: 0 };
         batch.rows[0].repeats = 4;
         assert_eq!((batch.severity(), batch.event_count()), (Severity::Error, 6));
     }

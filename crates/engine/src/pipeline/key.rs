@@ -83,17 +83,21 @@ impl KeyWriter {
     pub(crate) fn identity(&mut self, fields: &[FieldPath], event: &Event) -> &mut Self {
         let (mut wanted, mut found) = (false, false);
         for field in fields {
-            let value = field.value(event);
             wanted |= field.is_of_payload();
-            found |= field.is_of_payload() && value != FieldValue::Absent;
-            match value {
-                FieldValue::Absent => self.word(b"absent"),
-                FieldValue::Null => self.word(b"null"),
-                FieldValue::Text(text) => self.word(b"text").text(&text),
-                FieldValue::Json(json) => self.word(b"json").text(&json),
-            };
+            found |= field.is_of_payload() && field.value(event) != FieldValue::Absent;
+            self.value(field, event);
         }
         if wanted && !found { self.word(b"whole").text(event.payload.as_str()) } else { self }
+    }
+
+    /// Adds the value of a field, with its kind.
+    pub(crate) fn value(&mut self, field: &FieldPath, event: &Event) -> &mut Self {
+        match field.value(event) {
+            FieldValue::Absent => self.word(b"absent"),
+            FieldValue::Null => self.word(b"null"),
+            FieldValue::Text(text) => self.word(b"text").text(&text),
+            FieldValue::Json(json) => self.word(b"json").text(&json),
+        }
     }
 
     /// Returns the key of the state or condition named by `fields` in `event`. Keys of trusted and

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use strum::VariantArray;
 
 use super::{
-    tests::{Outcome, at, drain, ended, event, field, outcomes, rule, session, set_scope},
+    tests::{Outcome, at, drain, ended, event, field, outcomes, resources, rule, session, set_scope},
     *,
 };
 use crate::{
@@ -103,7 +103,7 @@ proptest! {
     #[test]
     fn pipeline_matches_the_model_and_ends_every_event(rule in rules(), steps in steps()) {
         let (mut pipeline, mut model) = (Pipeline::new(Arc::new(rule)), Model::default());
-        let (templates, mut ms, mut seen) = (Templates::new(), 0, Vec::new());
+        let (resources, mut ms, mut seen) = (resources(), 0, Vec::new());
         let rule = Arc::clone(pipeline.rule());
         for (seq, step) in (1..).map(Seq).zip(&steps) {
             ms += step.after_ms;
@@ -111,16 +111,16 @@ proptest! {
             match &step.what {
                 What::Happens { scope, .. } => {
                     let event = step.what.event();
-                    pipeline.handle(seq, &event, &templates, now);
+                    pipeline.handle(seq, &event, resources, now);
                     model.close_due(&rule, now);
                     model.handle(&rule, seq, &event, scope, now);
                 }
                 What::Timer => {
-                    pipeline.handle_timeout(&templates, now);
+                    pipeline.handle_timeout(resources, now);
                     model.close_due(&rule, now);
                 }
                 What::Exchange(scope) => {
-                    pipeline.close(&|open| open == scope, &templates, now);
+                    pipeline.close(&|open| open == scope, resources, now);
                     model.close_due(&rule, now);
                     model.close(&rule, now, |open| open.scope == *scope);
                 }
@@ -133,7 +133,7 @@ proptest! {
                 prop_assert_eq!(pipeline.deferred.peek(&scope), model.deferred(&scope));
             }
         }
-        pipeline.handle_timeout(&templates, at(ms + 10_000));
+        pipeline.handle_timeout(resources, at(ms + 10_000));
         seen.extend(outcomes(&drain(&mut pipeline)));
         prop_assert_eq!(pipeline.poll_timeout(), None);
         prop_assert_eq!(ends(&seen), happened(&steps));
@@ -144,17 +144,17 @@ proptest! {
         let rule = Arc::new(rule);
         let run = |is_punctual: bool| {
             let mut pipeline = Pipeline::new(Arc::clone(&rule));
-            let (templates, mut ms) = (Templates::new(), 0);
+            let (resources, mut ms) = (resources(), 0);
             for (seq, step) in (1..).map(Seq).zip(&steps) {
                 ms += step.after_ms;
                 while let Some(due) = pipeline.poll_timeout().filter(|due| is_punctual && *due <= at(ms)) {
-                    pipeline.handle_timeout(&templates, due);
+                    pipeline.handle_timeout(resources, due);
                 }
                 if let What::Happens { .. } = step.what {
-                    pipeline.handle(seq, &step.what.event(), &templates, at(ms));
+                    pipeline.handle(seq, &step.what.event(), resources, at(ms));
                 }
             }
-            pipeline.close(&|_| true, &templates, at(ms + 10_000));
+            pipeline.close(&|_| true, resources, at(ms + 10_000));
             drain(&mut pipeline)
         };
         prop_assert_eq!(run(true), run(false));

@@ -119,7 +119,7 @@ mod tests {
 
     fn row(source: &str, provenance: Provenance) -> Row {
         let event = Event { source: source.into(), provenance, ..(*event("")).clone() };
-        Row { seq: Seq(1), event: Arc::new(event), repeats: 1, threshold: None }
+        Row { seq: Seq(1), event: Arc::new(event), repeats: 1, threshold: None, suppressed: None }
     }
 
     /// `cli` is trusted.

@@ -5,15 +5,16 @@
 //! subscriber that failed. So a place is reported once, and again only after it has succeeded in
 //! between, at most once per [`REPORT_INTERVAL`].
 
-use std::{mem::discriminant, sync::Arc, time::Duration};
+use std::{collections::VecDeque, mem::discriminant, sync::Arc, time::Duration};
 
 use journal::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    event::Seq,
+    event::{Event, Scope, Seq},
+    hold::Hold,
     ledger::Reason,
-    notification::{Notification, SubscriberId, TemplateNotice},
+    notification::{Notification, NotificationId, SubscriberId, TemplateNotice},
     sorted::SortedMap,
 };
 
@@ -22,6 +23,17 @@ use crate::{
 pub enum PipelineOutput {
     /// A batch closed and was rendered.
     Notification(Arc<Notification>),
+    /// The events of the next notification, and what holds it from its beginning.
+    Events {
+        /// The notification.
+        notification: NotificationId,
+        /// The events of its rows.
+        events: RowEvents,
+        /// What suppresses it.
+        hold: Option<Hold>,
+    },
+    /// What is pending is held, or no longer.
+    Holds(HoldChange),
     /// The template of the preceding notification has a notice for the user.
     Said {
         /// The notification.
@@ -47,6 +59,43 @@ pub enum PipelineOutput {
     /// A part that the author wrote failed; publish it as `subscriber.failed`. A place is reported
     /// once, and again only after it succeeded, at most once a minute.
     Failed(Failure),
+}
+
+/// The events of a notification's rows; two of them are equal if their ids are.
+#[derive(Debug, Clone)]
+pub struct RowEvents(pub VecDeque<Arc<Event>>);
+
+impl PartialEq for RowEvents {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.iter().map(|event| &event.id).eq(other.0.iter().map(|event| &event.id))
+    }
+}
+
+impl Eq for RowEvents {}
+
+/// What holds the pending notifications of a subscriber, or no longer does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum HoldChange {
+    /// Quiet hours have begun.
+    QuietBegan {
+        /// When.
+        since: Timestamp,
+        /// When they end.
+        until: Timestamp,
+    },
+    /// Quiet hours have ended.
+    QuietEnded,
+    /// `deliver_after` has changed.
+    DelaysEnded,
+    /// An event has begun to inhibit; so many rows of open batches were suppressed.
+    SuppressionBegan {
+        /// The sessions in which it inhibits.
+        scope: Scope,
+        /// Number of rows.
+        rows: usize,
+    },
+    /// These events no longer inhibit.
+    InhibitionsEnded(Vec<Seq>),
 }
 
 /// Shortest time between two reports of a place that fails intermittently.

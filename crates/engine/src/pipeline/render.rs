@@ -377,7 +377,7 @@ fn extras(
 ) -> Vec<(&'static str, u64)> {
     let is_silent = !printed.row_repeats && kept.iter().any(|row| row.repeats > 1);
     [
-        ("omitted", left_out),
+        ("omitted", left_out + u64::from(input.omitted)),
         ("repeats", if is_silent { occurrences(kept) } else { 0 }),
         (EARLIER_REPEATS, if printed.repeats { 0 } else { input.repeats.into() }),
         ("suppressed", if printed.suppressed { 0 } else { input.suppressed.into() }),
@@ -404,7 +404,8 @@ fn occurrences(rows: &[Row]) -> u64 {
 
 /// One line with the number of events, if nothing else fits.
 fn smallest(input: &RenderInput<'_>) -> Rendered {
-    let count = occurrences(input.rows) + u64::from(input.repeats) + u64::from(input.suppressed);
+    let earlier = [input.repeats, input.suppressed, input.omitted].map(u64::from);
+    let count = occurrences(input.rows) + earlier.iter().sum::<u64>();
     let named = |text: Value| Rendered::new(toon::encode_field(input.subscriber.as_str(), &text));
     let words = if input.rows.is_empty() {
         counted(count, "more event")

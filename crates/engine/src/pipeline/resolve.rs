@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Pipeline, PipelineOutput};
+use super::{Pipeline, PipelineOutput, Resources};
 use journal::time::Timestamp;
 
 use crate::{
@@ -11,7 +11,6 @@ use crate::{
     notification::Resolution,
     pipeline::{
         newest::{condition_of, name_of_condition, version_of},
-        render::Templates,
         row::Row,
         rule::{Subscriber, Weight},
     },
@@ -29,10 +28,10 @@ impl Pipeline {
         &mut self,
         seq: Seq,
         event: &Event,
-        templates: &Templates,
+        resources: Resources<'_>,
         now: Timestamp,
     ) -> Result<Resolution, Reason> {
-        self.handle_timeout(templates, now);
+        self.handle_timeout(resources, now);
         let rule = Arc::clone(&self.rule);
         rule.check_source(event).map_err(Reason::FilteredOut)?;
         let equal = rule.resolve.as_ref().map_or(&[][..], |resolve| &resolve.equal);
@@ -51,7 +50,7 @@ impl Pipeline {
         let (subscriber, scope) = (rule.id.clone(), event.scope());
         let resolution = Resolution { subscriber, seq, scope, keys, version };
         self.dedupe.forget_conditions(&resolution);
-        self.withdraw_rows(&rule, &resolution, templates, now);
+        self.withdraw_rows(&rule, &resolution, resources, now);
         Ok(resolution)
     }
 
@@ -61,7 +60,7 @@ impl Pipeline {
         &mut self,
         rule: &Subscriber,
         resolution: &Resolution,
-        templates: &Templates,
+        resources: Resources<'_>,
         now: Timestamp,
     ) {
         let key = &mut self.key;
@@ -76,7 +75,7 @@ impl Pipeline {
             self.outputs.push_back(PipelineOutput::Ended { seq: row.seq, reason: Reason::Withdrawn });
         }
         for batch in shared {
-            self.leave(batch, Weight::Usual, templates);
+            self.leave(batch, Weight::Usual, resources);
         }
     }
 }

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     event::{Event, Scope, Seq},
+    hold::Hold,
     pipeline::threshold::Reached,
     snapshot,
     sorted::SortedMap,
@@ -31,6 +32,9 @@ pub struct Row {
     /// critical and reached none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub threshold: Option<Reached>,
+    /// What suppresses it; only of a condition.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub suppressed: Option<Hold>,
 }
 
 /// Most scopes with counts, about 150 bytes each. When it is reached, the least recently raised

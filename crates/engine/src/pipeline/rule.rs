@@ -5,10 +5,12 @@
 
 use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
+use journal::time::{Timestamp, hours::Hours, zone::Zone};
 use strum::{IntoStaticStr, VariantArray};
 
 use crate::{
     event::{Event, FieldPath, Pattern, Scope, Severity},
+    hold::{Delay, Wait},
     ledger::FilteredBy,
     notification::{
         Activation, ActiveFor, Audience, InjectionPoint, Interrupt, Priority, SubscriberId, Tokens,
@@ -16,6 +18,7 @@ use crate::{
     pipeline::{
         activation::WakeSettings,
         condition::{Condition, ConditionFailure},
+        inhibition::InhibitRule,
         render::{Layout, Sentence},
         threshold::ThresholdRule,
     },
@@ -59,11 +62,17 @@ pub struct Subscriber {
     pub open_when: Option<Condition>,
     /// How long a notification is useful.
     pub ttl: Option<Duration>,
+    /// The hours in which nothing is delivered, critical notifications excepted.
+    pub quiet: Hours,
+    /// What a delivery waits for, the first of them; empty for nothing.
+    pub deliver_after: Vec<Delay>,
     /// The fields that identify a state: a newer event about it replaces a pending older one. Empty
     /// for no replacement.
     pub supersede_key: Vec<FieldPath>,
     /// The end of a condition raised by an event; `None` if each event is an occurrence.
     pub resolve: Option<ResolveRule>,
+    /// Which events inhibit this subscriber's.
+    pub inhibit: Vec<InhibitRule>,
     /// The order of reports about a state or a condition; empty for the order of their arrival.
     pub order: OrderRule,
     /// How a batch becomes a notification.
@@ -79,6 +88,20 @@ impl Subscriber {
     /// Whether `types` select the event and the whole filter passes it.
     pub fn takes(&self, event: &Arc<Event>) -> bool {
         self.types.iter().any(|pattern| pattern.matches(&event.event_type)) && self.check_whole(event).is_ok()
+    }
+
+    /// The patterns of all events that concern it: those that it takes, and those that resolve, inhibit
+    /// or release what it made.
+    pub fn patterns(&self) -> impl Iterator<Item = &Pattern> {
+        let resolving = self.resolve.iter().flat_map(|resolve| &resolve.by);
+        let inhibiting = self.inhibit.iter().flat_map(|inhibit| inhibit.by.iter().chain(&inhibit.until));
+        let releasing = self.deliver_after.iter().filter_map(|delay| match delay {
+            Delay::Wait(Wait::Event(pattern)) => Some(pattern),
+            Delay::Wait(Wait::Turns(_) | Wait::Until(_) | Wait::Tool(_) | Wait::Context(_))
+            | Delay::For(_)
+            | Delay::TimeOfDay(_) => None,
+        });
+        self.types.iter().chain(resolving).chain(inhibiting).chain(releasing)
     }
 
     /// The event with the severity that it has for this subscriber, and the failure of a condition,
@@ -102,6 +125,19 @@ impl Subscriber {
             }
         }
         (Arc::clone(event), failure)
+    }
+
+    /// What the delivery of a notification waits for that is made at `now`; a critical one for nothing.
+    pub(crate) fn waits(&self, priority: Priority, now: Timestamp, zone: &Zone) -> Box<[Wait]> {
+        if priority == Priority::Critical {
+            return Box::default();
+        }
+        self.deliver_after.iter().map(|delay| delay.wait(now, zone)).collect()
+    }
+
+    /// Whether an event makes a critical notification of its own.
+    pub(crate) fn makes_critical(&self, event: &Event) -> bool {
+        is_alone(self, Weight::new(self, event))
     }
 
     /// Checks `sources`.
@@ -147,6 +183,16 @@ impl Weight {
         }
         let escalates = rule.output.escalate_at.is_some_and(|least| event.severity >= least);
         if escalates { Self::Escalated } else { Self::Usual }
+    }
+}
+
+/// Whether an event makes a critical notification of its own. An untrusted event never does,
+/// whatever the subscriber's rule is.
+pub(crate) fn is_alone(rule: &Subscriber, weight: Weight) -> bool {
+    match weight {
+        Weight::Untrusted => false,
+        Weight::Usual => rule.output.priority == Priority::Critical,
+        Weight::Escalated => true,
     }
 }
 
@@ -215,14 +261,24 @@ pub struct Batching {
 }
 
 impl Batching {
-    /// Whether events wait for others.
+    /// The longest time that a batch is open, apart from quiet hours.
+    pub fn open_max(&self) -> Duration {
+        match &self.mode {
+            BatchMode::Window => self.window,
+            BatchMode::Debounce { max_wait } => *max_wait,
+            BatchMode::Digest(DigestTimes::Every(every)) => *every,
+            BatchMode::Digest(DigestTimes::At(_)) => Duration::from_secs(24 * 3_600),
+        }
+    }
+
+    /// Whether events wait for others within the window.
     pub fn collects(&self) -> bool {
         !self.window.is_zero() && self.max_size > NonZeroU32::MIN
     }
 }
 
 /// The effect of an event on an open window.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BatchMode {
     /// None: the window counts from the first event.
     Window,
@@ -231,6 +287,17 @@ pub enum BatchMode {
         /// The longest time that a batch stays open.
         max_wait: Duration,
     },
+    /// A batch closes at these times alone.
+    Digest(DigestTimes),
+}
+
+/// When a digest closes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DigestTimes {
+    /// So long after its first event.
+    Every(Duration),
+    /// The next of these local times, in minutes after midnight.
+    At(Vec<u16>),
 }
 
 /// The definition of a repeat.

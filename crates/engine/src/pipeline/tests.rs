@@ -4,7 +4,7 @@ mod fixtures;
 
 use std::{num::NonZeroU32, time::Duration};
 
-pub(super) use self::fixtures::{at, event, field, rule, session, set_scope};
+pub(super) use self::fixtures::{at, event, field, resources, rule, session, set_scope};
 
 use super::*;
 use crate::{
@@ -49,6 +49,7 @@ fn a_single_event_is_delivered_at_window_end() {
         events: vec![Seq(1)],
         created_at: at(2_100),
         expires_at: Some(at(62_100)),
+        deliver_after: Box::default(),
     };
     assert_eq!(**notification, expected);
     assert_eq!(run.pipeline.poll_timeout(), None);
@@ -99,7 +100,13 @@ fn repeats_after_delivery_count_in_the_next_notification() {
 
 #[test]
 fn raw_bytes_cover_repeats_and_deferred_counts() {
-    let row = |seq, payload, repeats| Row { seq: Seq(seq), event: event(payload), repeats, threshold: None };
+    let row = |seq, payload, repeats| Row {
+        seq: Seq(seq),
+        event: event(payload),
+        repeats,
+        threshold: None,
+        suppressed: None,
+    };
     let rows = [row(1, r#""tool":"grep""#, 3), row(2, r#""tool":"a""#, 1)];
     assert_eq!(raw_bytes(&rows, DeferredCounts::default()), 3 * 15 + 12);
     assert_eq!(raw_bytes(&rows, DeferredCounts { repeats: 4, suppressed: 6 }), 3 * 15 + 12 + 10 * 13);
@@ -109,8 +116,11 @@ fn raw_bytes_cover_repeats_and_deferred_counts() {
 #[test]
 fn the_renderer_is_given_rows_and_both_counts() {
     let rule = rule();
-    let batch =
-        Batch::alone(Scope::All, Row { seq: Seq(1), event: event(""), repeats: 4, threshold: None }, at(7));
+    let batch = Batch::alone(
+        Scope::All,
+        Row { seq: Seq(1), event: event(""), repeats: 4, threshold: None, suppressed: None },
+        at(7),
+    );
     let input = render_input(&rule, &batch, DeferredCounts { repeats: 2, suppressed: 3 });
     let rows: Vec<_> = input.rows.iter().map(|row| (row.seq.0, row.repeats)).collect();
     assert_eq!((rows, input.repeats, input.suppressed), (vec![(1, 4)], 2, 3));
@@ -185,7 +195,7 @@ fn filtered_events_name_their_filter() {
     let mut run = Run::new(rule);
     let mut send = |seq, source: &str, severity, fields: &str| {
         let event = Event { source: source.into(), severity, ..(*event(fields)).clone() };
-        run.pipeline.handle(Seq(seq), &Arc::new(event), &run.templates, at(0));
+        run.pipeline.handle(Seq(seq), &Arc::new(event), resources(), at(0));
     };
     send(1, "fs", Severity::Debug, r#""n":5"#);
     send(2, "tool_executor", Severity::Info, r#""n":5"#);
@@ -257,7 +267,7 @@ fn untrusted_events_are_batched_even_for_critical_subscribers() {
     for seq in 1..=3 {
         let mut event = (*event(&format!(r#""tool":"t{seq}""#))).clone();
         event.provenance = crate::event::Provenance::Remote;
-        run.pipeline.handle(Seq(seq), &Arc::new(event), &run.templates, at(0));
+        run.pipeline.handle(Seq(seq), &Arc::new(event), resources(), at(0));
     }
     run.advance(2_000);
     assert_eq!(run.outcomes(), [waits(1), waits(2), waits(3), delivered(2_000, &[1, 2, 3])]);
@@ -302,7 +312,7 @@ fn producer_keys_are_ignored_without_dedupe() {
     let mut run = Run::new(rule);
     let own = Arc::new(Event { dedupe_key: Some("same".into()), ..(*event("")).clone() });
     for seq in 1..=2 {
-        run.pipeline.handle(Seq(seq), &own, &run.templates, at(0));
+        run.pipeline.handle(Seq(seq), &own, resources(), at(0));
     }
     assert_eq!(run.rows(), [(1, 1), (2, 1)]);
 }
@@ -313,7 +323,7 @@ fn an_events_own_key_goes_before_the_rules() {
     for (seq, tool, own) in [(1, "a", "same"), (2, "b", "same"), (3, "a", "other")] {
         let fields = event(&format!(r#""tool":"{tool}""#));
         let event = Event { dedupe_key: Some(own.into()), ..(*fields).clone() };
-        run.pipeline.handle(Seq(seq), &Arc::new(event), &run.templates, at(0));
+        run.pipeline.handle(Seq(seq), &Arc::new(event), resources(), at(0));
     }
     assert_eq!(run.rows(), [(1, 2), (3, 1)]);
 }
@@ -325,9 +335,9 @@ fn an_exchange_closes_matching_batches_shutdown_closes_all() {
     run.scoped(1, 0, "", &one);
     run.scoped(2, 0, "", &other);
     run.event(3, 0, "");
-    run.pipeline.close(&|scope| scope.concerns(&SessionId::new("s1"), None), &run.templates, at(700));
+    run.pipeline.close(&|scope| scope.concerns(&SessionId::new("s1"), None), resources(), at(700));
     assert_eq!(run.rows(), [(2, 1)]);
-    run.pipeline.close(&|_| true, &run.templates, at(9_000));
+    run.pipeline.close(&|_| true, resources(), at(9_000));
     let delivered: Vec<_> =
         run.notifications().iter().map(|made| (made.created_at, made.events.clone())).collect();
     assert_eq!(delivered, [(at(700), vec![Seq(1)]), (at(700), vec![Seq(3)]), (at(2_000), vec![Seq(2)])]);
@@ -412,31 +422,30 @@ fn notification_ids_depend_on_subscriber_and_events() {
 /// A pipeline under test.
 struct Run {
     pipeline: Pipeline,
-    templates: Templates,
 }
 
 impl Run {
     fn new(rule: Subscriber) -> Self {
-        Self { pipeline: Pipeline::new(Arc::new(rule)), templates: Templates::new() }
+        Self { pipeline: Pipeline::new(Arc::new(rule)) }
     }
 
     fn event(&mut self, seq: u64, ms: u64, fields: &str) {
-        self.pipeline.handle(Seq(seq), &event(fields), &self.templates, at(ms));
+        self.pipeline.handle(Seq(seq), &event(fields), resources(), at(ms));
     }
 
     fn severe(&mut self, seq: u64, ms: u64, severity: Severity, fields: &str) {
         let event = Event { severity, ..(*event(fields)).clone() };
-        self.pipeline.handle(Seq(seq), &Arc::new(event), &self.templates, at(ms));
+        self.pipeline.handle(Seq(seq), &Arc::new(event), resources(), at(ms));
     }
 
     fn scoped(&mut self, seq: u64, ms: u64, fields: &str, scope: &Scope) {
         let mut event = (*event(fields)).clone();
         set_scope(&mut event, scope);
-        self.pipeline.handle(Seq(seq), &Arc::new(event), &self.templates, at(ms));
+        self.pipeline.handle(Seq(seq), &Arc::new(event), resources(), at(ms));
     }
 
     fn advance(&mut self, ms: u64) {
-        self.pipeline.handle_timeout(&self.templates, at(ms));
+        self.pipeline.handle_timeout(resources(), at(ms));
     }
 
     fn outputs(&mut self) -> Vec<PipelineOutput> {
@@ -477,7 +486,12 @@ pub(super) fn outcomes(outputs: &[PipelineOutput]) -> Vec<Outcome> {
         PipelineOutput::Notification(made) => Outcome::Delivered(made.created_at, made.events.clone()),
         PipelineOutput::Batched { seq } => Outcome::Waits(*seq),
         PipelineOutput::Ended { seq, reason } => ended(seq.0, reason.clone()),
-        PipelineOutput::Failed(_) | PipelineOutput::Said { .. } => panic!("unexpected {output:?}"),
+        PipelineOutput::Failed(_)
+        | PipelineOutput::Said { .. }
+        | PipelineOutput::Holds(_)
+        | PipelineOutput::Events { .. } => {
+            panic!("unexpected {output:?}")
+        }
     };
     outputs.iter().map(outcome).collect()
 }
@@ -488,7 +502,9 @@ pub(super) fn drain(pipeline: &mut Pipeline) -> Vec<PipelineOutput> {
     let is_missing_template = |output: &PipelineOutput| {
         matches!(output, PipelineOutput::Failed(Failure { part: FailedPart::Template(_), .. }))
     };
-    std::iter::from_fn(|| pipeline.poll_output()).filter(|output| !is_missing_template(output)).collect()
+    let is_known = |output: &PipelineOutput| matches!(output, PipelineOutput::Events { .. });
+    let outputs = std::iter::from_fn(|| pipeline.poll_output());
+    outputs.filter(|output| !is_missing_template(output) && !is_known(output)).collect()
 }
 
 fn notifications(outputs: &[PipelineOutput]) -> impl Iterator<Item = &Notification> {
@@ -497,6 +513,8 @@ fn notifications(outputs: &[PipelineOutput]) -> impl Iterator<Item = &Notificati
         PipelineOutput::Batched { .. }
         | PipelineOutput::Ended { .. }
         | PipelineOutput::Said { .. }
+        | PipelineOutput::Holds(_)
+        | PipelineOutput::Events { .. }
         | PipelineOutput::Failed(_) => None,
     })
 }

@@ -26,7 +26,7 @@ const TRANSCRIPT_BYTES: [u64; 2] = [64 * 1024, 512 * 1024];
 /// Longest accepted model name, in bytes.
 const MODEL_BYTES_MAX: usize = 100;
 /// Name of this budget in events.
-const BUDGET: &str = "context";
+pub const BUDGET: &str = "context";
 
 settings! {
     /// Notifies an agent when its context is nearly full (`budget.token.warning`). The client states

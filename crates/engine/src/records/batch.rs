@@ -1,13 +1,18 @@
 //! Records to append: each with its kind, its encoded body, and its idempotency key.
 
-use journal::{AppendBatch, BodyTooLarge, RecordKind, time::Timestamp};
+use journal::{
+    AppendBatch, BodyTooLarge, RecordKind,
+    time::{Timestamp, zone::Zone},
+};
 
 use crate::{
     engine::io::RequestId,
     event::{Event, EventRef, Seq, SessionId},
     exchange::{Decision, Exchange, Harness, InjectionId, Process, ReleaseRecord},
+    hold::SilenceId,
     ledger::ConfirmedBy,
     notification::NotificationId,
+    pipeline::silence::Silence,
     records::{self, SkipDecision},
 };
 
@@ -133,6 +138,21 @@ impl Records {
         decision: Decision,
     ) {
         self.push(records::DECIDED, |body| records::encode_decided(session, notification, decision, body));
+    }
+
+    /// Adds a silence.
+    pub fn silence(&mut self, silence: &Silence) {
+        self.push(records::SILENCE, |body| records::encode_silence(silence, body));
+    }
+
+    /// Adds the end of silences.
+    pub fn silence_end(&mut self, silences: &[SilenceId]) {
+        self.push(records::SILENCE_END, |body| records::encode_silence_end(silences, body));
+    }
+
+    /// Adds the local clock of the machine.
+    pub fn zone(&mut self, zone: &Zone) {
+        self.push(records::ZONE, |body| records::encode_zone(zone, body));
     }
 
     /// Adds the content hash of the rules that are in force from here on.

@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, sync::Arc};
 
-use journal::time::Timestamp;
+use journal::time::{Timestamp, zone::Zone};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -11,8 +11,10 @@ use crate::{
         Budget, CarrierEffect, ContextChange, Conversations, Decision, Exchange, Format, Harness,
         InjectionId, Trigger,
     },
+    hold::SilenceId,
     ledger::ConfirmedBy,
     notification::{InjectionPoint, NotificationId},
+    pipeline::silence::Silence,
 };
 
 /// The version of every JSON body that is written, and the newest that is read. A field that a later
@@ -166,6 +168,23 @@ pub(super) struct Decided<'a> {
     pub(super) session: Option<Cow<'a, SessionId>>,
     pub(super) notification: NotificationId,
     pub(super) decision: Decision,
+}
+
+#[derive(Serialize, Deserialize)]
+pub(super) struct Local<'a> {
+    #[serde(flatten)]
+    pub(super) zone: Cow<'a, Zone>,
+}
+
+#[derive(Serialize, Deserialize)]
+pub(super) struct Made<'a> {
+    #[serde(flatten)]
+    pub(super) silence: Cow<'a, Silence>,
+}
+
+#[derive(Serialize, Deserialize)]
+pub(super) struct Unmade<'a> {
+    pub(super) silences: Cow<'a, [SilenceId]>,
 }
 
 #[derive(Serialize, Deserialize)]

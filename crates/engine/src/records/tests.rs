@@ -5,13 +5,29 @@ use std::error::Error;
 use crate::{
     event::Severity,
     exchange::{Budget, CarrierEffect, ContextChange, Directive, Format, Trigger},
-    notification::{InjectionPoint, Tokens},
+    notification::{InjectionPoint, SubscriberId, Tokens},
+    pipeline::silence::Matchers,
 };
 
 use super::*;
 
 const SEQ: Seq = Seq(9);
 const PROCESS: Process = Process { pid: 41, started: Some(263_480) };
+
+fn zone() -> Zone {
+    let zone = jiff::tz::TimeZone::posix("CET-1CEST,M3.5.0,M10.5.0/3").expect("a zone");
+    Zone::new(&zone, Timestamp::from_millis(1_767_603_600_000))
+}
+
+fn silence() -> Silence {
+    let matchers = Matchers {
+        subscriber: Some(SubscriberId::new("pager")),
+        condition: Some("payload.n > 1".into()),
+        ..Matchers::default()
+    };
+    let (by, comment) = ("anna".into(), "db move".into());
+    Silence { id: SilenceId::new("s1"), matchers, until: Timestamp::from_millis(9), by, comment }
+}
 
 fn event() -> EventRef<'static> {
     EventRef {
@@ -72,6 +88,17 @@ fn kinds_of_sessions() -> Vec<(u8, Vec<u8>, String)> {
     };
     let input = |input: Input<'_>| format!("{:?}", RecordInput::Input(input));
     vec![
+        (
+            SILENCE,
+            body(&|body| encode_silence(&silence(), body)),
+            input(Input::Silenced(Box::new(silence()))),
+        ),
+        (
+            SILENCE_END,
+            body(&|body| encode_silence_end(&[SilenceId::new("s1")], body)),
+            input(Input::SilencesEnded(vec![SilenceId::new("s1")])),
+        ),
+        (ZONE, body(&|body| encode_zone(&zone(), body)), input(Input::ZoneChanged(zone()))),
         (
             SESSION_CLOSED,
             body(&|body| encode_process_gone(&session, PROCESS, body)),
@@ -170,7 +197,10 @@ fn every_kind() -> Vec<(u8, Vec<u8>, String)> {
 fn every_record_kind_round_trips() {
     let kinds: Vec<_> = every_kind().into_iter().chain(kinds_of_sessions()).collect();
     let written: std::collections::BTreeSet<u8> = kinds.iter().map(|(kind, _, _)| *kind).collect();
-    assert_eq!(written.into_iter().collect::<Vec<_>>(), [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, DECIDED]);
+    assert_eq!(
+        written.into_iter().collect::<Vec<_>>(),
+        [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, DECIDED, ZONE, SILENCE, SILENCE_END]
+    );
     for (kind, body, expected) in kinds {
         let read = decode(kind, SEQ, &body).expect("just written");
         assert_eq!(format!("{read:?}"), expected);
@@ -198,6 +228,15 @@ fn bodies_are_written_as_they_always_were() {
         (SHUTTING_DOWN, r#"{"v":1}"#),
         (TICK, r#"{"v":1}"#),
         (DECIDED, r#"{"v":1,"session":"s1","notification":"n1","decision":"discuss"}"#),
+        (
+            SILENCE,
+            r#"{"v":1,"id":"s1","matchers":{"subscriber":"pager","where":"payload.n > 1"},"until":9,"by":"anna","comment":"db move"}"#,
+        ),
+        (SILENCE_END, r#"{"v":1,"silences":["s1"]}"#),
+        (
+            ZONE,
+            r#"{"v":1,"offset":3600,"changes":[[1774746000000,7200],[1792890000000,3600],[1806195600000,7200],[1824944400000,3600]]}"#,
+        ),
         (
             SESSION_CLOSED,
             r#"{"v":1,"session":"s1","may_return":true,"cause":"process_gone","pid":41,"pid_started":263480}"#,

@@ -273,8 +273,6 @@ macro_rules! texts {
 }
 
 texts! {
-    /// Hours of each day.
-    hours = "hours such as \"22:00-07:00\"";
     /// An absolute path.
     path = "an absolute path";
     /// The address of a server.
@@ -287,6 +285,29 @@ texts! {
     version = "a version such as `\"1.0.0\"`";
     /// An expression in the language of templates.
     condition = "a text";
+}
+
+impl Key {
+    /// One such text, or a list of them.
+    fn or_list(self, counts: RangeInclusive<usize>) -> Self {
+        let list = Shape::List(Box::new(self.shape.clone()), counts);
+        Self { shape: Shape::Either(vec![self.shape, list]), ..self }
+    }
+}
+
+/// Hours of each day and days of the week.
+pub fn hours<T>(_: Option<T>) -> Key {
+    Key::described("hours such as \"22:00-07:00\", a day such as \"sat\"").or_list(1..=usize::MAX)
+}
+
+/// Delays, of which the first that is over counts.
+pub fn delays<T>(_: Option<Vec<T>>, max: usize) -> Key {
+    Key::described("a delay such as \"3 turns\"").or_list(1..=max)
+}
+
+/// Local times of a day.
+pub fn times_of_day<T>(_: Option<Vec<T>>, max: usize) -> Key {
+    Key::described("a time such as \"09:00\"").list(None, 1..=max)
 }
 
 /// A text that a function reads.
@@ -317,6 +338,23 @@ pub fn types<T>(_: Option<Vec<T>>) -> Key {
 /// Fields of events, joined by `:`.
 pub fn fields<T>(default: Option<Vec<T>>) -> Key {
     Key::new(Shape::Text("fields joined by `:`"), default.map(|_| quoted("")))
+}
+
+/// Fields of events joined by `:`, or a table from fields to fields.
+pub fn equal_fields<T>(default: Option<Vec<T>>) -> Key {
+    let fields = fields(default);
+    let table = Shape::Map(Box::new(Shape::Text("a field")));
+    Key { shape: Shape::Either(vec![fields.shape, table]), ..fields }
+}
+
+/// The same for a required key.
+pub fn required_equal_fields<T>(default: Option<Vec<T>>) -> Key {
+    Key { is_required: true, ..equal_fields(default) }
+}
+
+/// Rules of inhibition.
+pub fn inhibitions<T>(default: Option<Vec<T>>, max: usize, keys: Vec<Key>) -> Key {
+    severities_when(default, max, keys)
 }
 
 /// One field of events.

@@ -98,6 +98,6 @@ impl Settings {
         utc_offset: impl Fn(Timestamp) -> i32,
     ) -> Option<Timestamp> {
         let can_wake = job.sink.delivery().wakes && job.notice.level < Level::Error;
-        self.all.quiet.filter(|_| can_wake)?.end(now, utc_offset)
+        self.all.quiet.as_ref().filter(|_| can_wake)?.end(now, utc_offset)
     }
 }

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     exchange::{InjectionId, Released},
+    hold::{Hold, Wait},
     ledger::Redelivered,
     notification::{Activation, Cut, InjectionPoint, Interrupt, Notification, Priority},
     snapshot,
@@ -17,13 +18,20 @@ use crate::{
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Lane {
     pub(super) urgency: Reverse<Priority>,
-    pub(super) hold: Hold,
+    pub(super) readiness: Readiness,
     pub(super) inject_at: InjectionPoint,
+}
+
+impl Lane {
+    /// Whether its notifications wait for an exchange alone.
+    pub(super) fn is_for_agent(self) -> bool {
+        !matches!(self.readiness, Readiness::User | Readiness::Held)
+    }
 }
 
 /// The reason that delays a notification besides its point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Hold {
+pub(super) enum Readiness {
     /// Nothing, and it may cancel the current step.
     Cancels,
     /// Nothing.
@@ -34,6 +42,8 @@ pub(super) enum Hold {
     NextTurn,
     /// The user decides whether it is delivered.
     User,
+    /// It has a hold.
+    Held,
 }
 
 /// The position of a notification in the queue: its lane, then oldest first.
@@ -59,7 +69,7 @@ impl Key {
     pub(super) const FIRST: Self = Self {
         lane: Lane {
             urgency: Reverse(Priority::Critical),
-            hold: Hold::Cancels,
+            readiness: Readiness::Cancels,
             inject_at: InjectionPoint::Immediate,
         },
         age: Age::OLDEST,
@@ -94,6 +104,9 @@ pub(super) struct Entry {
     /// Another session is woken for it.
     #[serde(default, skip_serializing_if = "Not::not")]
     pub(super) is_quiet: bool,
+    /// What keeps it from being released.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) holds: Vec<Hold>,
     /// Its order within its age, kept when it returns.
     pub(super) arrival: u64,
 }
@@ -102,37 +115,61 @@ impl Entry {
     pub(super) fn key(&self) -> Key {
         let (urgency, inject_at) = (Reverse(self.notification.priority), self.notification.inject_at);
         Key {
-            lane: Lane { urgency, hold: self.hold(), inject_at },
+            lane: Lane { urgency, readiness: self.readiness(), inject_at },
             age: Age { created_at: self.notification.created_at, arrival: self.arrival },
         }
     }
 
-    pub(super) fn hold(&self) -> Hold {
+    pub(super) fn readiness(&self) -> Readiness {
         let notification = &self.notification;
+        if !self.holds.is_empty() {
+            return Readiness::Held;
+        }
         if notification.activation == Activation::Prompt {
             match (self.is_released_by_user, self.is_recalled) {
-                (false, _) => return Hold::User,
-                (true, false) => return Hold::Asked,
+                (false, _) => return Readiness::User,
+                (true, false) => return Readiness::Asked,
                 // A delivered notification needs no second request.
                 (true, true) => {}
             }
         }
         match (notification.priority, notification.interrupt) {
-            (Priority::Critical, Interrupt::CancelAndRestart) => Hold::Cancels,
-            (Priority::Critical, Interrupt::QueueForNext) => Hold::NextTurn,
-            (Priority::Critical, Interrupt::InjectAndContinue) => Hold::Free,
-            (Priority::Low | Priority::Normal | Priority::High, _) => Hold::Free,
+            (Priority::Critical, Interrupt::CancelAndRestart) => Readiness::Cancels,
+            (Priority::Critical, Interrupt::QueueForNext) => Readiness::NextTurn,
+            (Priority::Critical, Interrupt::InjectAndContinue) => Readiness::Free,
+            (Priority::Low | Priority::Normal | Priority::High, _) => Readiness::Free,
         }
     }
 
     /// Whether it waits for the user's decision.
     pub(super) fn is_for_user(&self) -> bool {
-        self.hold() == Hold::User
+        self.readiness() == Readiness::User
     }
 
     /// Whether it wakes the agent, given enough priority or a user's request.
     pub(super) fn is_active(&self) -> bool {
-        self.notification.activation == Activation::Active || self.hold() == Hold::Asked
+        match self.readiness() {
+            Readiness::Held => false,
+            Readiness::Asked => true,
+            Readiness::Cancels | Readiness::Free | Readiness::NextTurn | Readiness::User => {
+                self.notification.activation == Activation::Active
+            }
+        }
+    }
+
+    /// When the first of its holds ends by its time.
+    pub(super) fn held_until(&self) -> Option<Timestamp> {
+        self.holds.iter().filter_map(Hold::until).min()
+    }
+
+    /// Whether one of its holds ends with an event.
+    pub(super) fn waits_for_event(&self) -> bool {
+        self.holds.iter().any(|hold| match hold {
+            Hold::Deferred { waits, .. } => {
+                waits.iter().any(|wait| matches!(wait, Wait::Event(_) | Wait::Context(_)))
+            }
+            Hold::Quiet { .. } | Hold::Silenced { .. } | Hold::Inhibited { .. } => false,
+        })
     }
 
     /// Why it is redelivered; `None` when it was not delivered before.
@@ -201,6 +238,8 @@ pub struct Marks {
     pub(super) is_shown: bool,
     /// Another session is woken for it.
     pub(super) is_quiet: bool,
+    /// Its holds there; `None` for those of a queue that takes it for the first time.
+    pub(in crate::conversation) holds: Option<Vec<Hold>>,
 }
 
 /// Whether a notification may have been delivered before, in a session that has ended.

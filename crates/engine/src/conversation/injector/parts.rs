@@ -23,7 +23,7 @@ use super::{
     delivered::{Delivered, RECENT_IDS_MAX, RecentIds},
     entry::{Earlier, Entry, Left, Marks},
     lease::{Answers, Lease, Leases},
-    point::Held,
+    point::CancelledBatch,
     queue::Queue,
     turns::Turns,
 };
@@ -47,7 +47,8 @@ pub struct Injector {
     /// The delivered conditions that may still hold.
     pub(super) delivered: Delivered,
     /// A batch of tool calls that is being cancelled.
-    pub(super) held: Option<Held>,
+    #[serde(alias = "held")]
+    pub(super) cancelled: Option<CancelledBatch>,
     /// The next exchange releases everything, because the harness was woken or interrupted for it.
     pub(super) releases_all: bool,
     pub(super) turn: Option<Arc<str>>,
@@ -75,7 +76,7 @@ impl Injector {
             answers: Answers::default(),
             recent: RecentIds::default(),
             delivered: Delivered::default(),
-            held: None,
+            cancelled: None,
             releases_all: false,
             turn: None,
             turns: Turns::default(),
@@ -249,7 +250,7 @@ impl Injector {
     /// process that resumes it.
     pub fn end_process(&mut self) {
         self.take_back_leased(|_| false);
-        self.held = None;
+        self.cancelled = None;
     }
 
     /// Puts unconfirmed notifications back, as returned from their injection; those that `is_over`
@@ -271,7 +272,7 @@ impl Injector {
     fn begin_context(&mut self, now: Timestamp) {
         self.expire_pending(now);
         self.continuations = 0;
-        self.held = None;
+        self.cancelled = None;
     }
 
     /// Remembers the notifications that were or are being delivered to `other`: this session's
@@ -381,12 +382,13 @@ impl Injector {
 /// An entry as its session leaves it.
 fn left(entry: &Entry) -> Left {
     let Entry { has_cancelled, is_released_by_user, is_shown, is_quiet, .. } = *entry;
+    let holds = Some(entry.holds.clone());
     let earlier = match entry.returned_from {
         Some(injection) => Earlier::By(injection),
         None if entry.is_recalled => Earlier::Perhaps,
         None => Earlier::Not,
     };
-    let marks = Marks { earlier, has_cancelled, is_released_by_user, is_shown, is_quiet };
+    let marks = Marks { earlier, has_cancelled, is_released_by_user, is_shown, is_quiet, holds };
     Left { notification: Arc::clone(&entry.notification), marks }
 }
 

@@ -15,7 +15,7 @@ use std::{sync::Arc, time::Duration};
 use journal::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::entry::{Candidate, Hold, Lane};
+use super::entry::{Candidate, Lane, Readiness};
 use crate::{
     exchange::{CarrierEffect, Directive, Exchange, InjectionId, Role},
     notification::{InjectionPoint, Priority},
@@ -47,12 +47,12 @@ pub(super) enum Selection {
 
 /// Whether `point` releases the notifications in `lane`.
 pub(super) fn lets_out(point: InjectionPoint, lane: Lane, selection: Selection) -> bool {
-    match lane.hold {
-        Hold::Cancels | Hold::Free | Hold::Asked => {
+    match lane.readiness {
+        Readiness::Cancels | Readiness::Free | Readiness::Asked => {
             selection == Selection::All || releases(point, lane.inject_at, lane.urgency.0)
         }
-        Hold::NextTurn => point == InjectionPoint::TurnStart,
-        Hold::User => false,
+        Readiness::NextTurn => point == InjectionPoint::TurnStart,
+        Readiness::User | Readiness::Held => false,
     }
 }
 
@@ -109,7 +109,7 @@ const BATCH_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// A batch of which a call was cancelled.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct Held {
+pub(super) struct CancelledBatch {
     pub(super) reason: Arc<str>,
     /// The injection that replaced the first call.
     pub(super) injection: InjectionId,
@@ -118,7 +118,7 @@ pub(super) struct Held {
     since: Timestamp,
 }
 
-impl Held {
+impl CancelledBatch {
     /// The batch whose first call is that of `exchange`.
     pub(super) fn new(
         exchange: &Exchange,

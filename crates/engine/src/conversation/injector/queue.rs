@@ -5,6 +5,8 @@
 //! index. A notification that is not in the queue is under a lease or has ended; the queue does not
 //! record which. Notifications are found by their states and conditions too.
 
+mod holds;
+
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, BTreeSet},
@@ -16,10 +18,11 @@ use journal::time::{Timestamp, deadlines::Alarms};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use strum::VariantArray;
 
-use super::entry::{Age, Earlier, Hold, Lane, Marks};
+use super::entry::{Age, Earlier, Lane, Marks, Readiness};
 use crate::{
     conversation::injector::entry::{Entry, Key},
     exchange::InjectionId,
+    hold::Hold,
     notification::{
         InjectionPoint, Notification, NotificationId, Priority, Resolution, StateKey, SubscriberId,
     },
@@ -45,6 +48,12 @@ pub(super) struct Queue {
     by_state: BTreeSet<(StateKey, Key)>,
     /// Number of notifications that wait for the user.
     for_user: usize,
+    /// Number of notifications with a hold.
+    held: usize,
+    /// Those with a hold that ends by its time, each with that time.
+    held_until: BTreeSet<(Timestamp, Key)>,
+    /// Number of notifications with a hold that ends with an event.
+    wait_for_event: usize,
     /// Number of notifications of each subscriber in each lane; no zeroes.
     counts: SortedMap<Lane, SortedMap<SubscriberId, u32>>,
     arrivals: u64,
@@ -52,9 +61,9 @@ pub(super) struct Queue {
 
 impl Queue {
     /// Adds a notification as the newest of its age.
-    pub(super) fn push(&mut self, notification: Arc<Notification>) {
+    pub(super) fn push(&mut self, notification: Arc<Notification>, holds: Vec<Hold>) {
         let entry = self.next(notification);
-        self.restore(entry);
+        self.restore(Entry { holds, ..entry });
     }
 
     /// Adds a notification that was delivered in a lost context.
@@ -67,7 +76,7 @@ impl Queue {
 
     /// Adds a notification that another session left, with its state there.
     pub(super) fn push_left(&mut self, notification: Arc<Notification>, marks: Marks) {
-        let Marks { earlier, has_cancelled, is_released_by_user, is_shown, is_quiet } = marks;
+        let Marks { earlier, has_cancelled, is_released_by_user, is_shown, is_quiet, holds } = marks;
         let entry = self.next(notification);
         let is_recalled = earlier == Earlier::Perhaps;
         let returned_from = match earlier {
@@ -81,6 +90,7 @@ impl Queue {
             is_released_by_user,
             is_shown,
             is_quiet,
+            holds: holds.unwrap_or_default(),
             ..entry
         });
     }
@@ -95,6 +105,7 @@ impl Queue {
             is_released_by_user: false,
             is_shown: false,
             is_quiet: false,
+            holds: Vec::new(),
             arrival: self.arrivals,
         }
     }
@@ -112,11 +123,19 @@ impl Queue {
         if entry.is_active() {
             self.active.insert(key);
         }
-        if key.lane.hold == Hold::User {
-            self.for_user += 1;
-            if !entry.is_shown {
-                self.unshown.insert(key);
+        match key.lane.readiness {
+            Readiness::User => {
+                self.for_user += 1;
+                if !entry.is_shown {
+                    self.unshown.insert(key);
+                }
             }
+            Readiness::Held => {
+                self.held += 1;
+                self.held_until.extend(entry.held_until().map(|at| (at, key)));
+                self.wait_for_event += usize::from(entry.waits_for_event());
+            }
+            Readiness::Cancels | Readiness::Free | Readiness::Asked | Readiness::NextTurn => {}
         }
         self.by_state.extend(notification.keys().map(|state| (state, key)));
         let lane = self.counts.get_or_default(key.lane);
@@ -226,7 +245,7 @@ impl Queue {
     /// Releases the notification `id` to the agent; returns whether it waited for the user's
     /// decision.
     pub(super) fn release_to_agent(&mut self, id: &NotificationId) -> bool {
-        let waits = |key: &&Key| key.lane.hold == Hold::User;
+        let waits = |key: &&Key| key.lane.readiness == Readiness::User;
         let Some(mut entry) = self.by_id.get(id).filter(waits).copied().and_then(|key| self.remove(key))
         else {
             return false;
@@ -302,15 +321,15 @@ impl Queue {
         self.for_user
     }
 
-    /// The highest priority of the notifications that do not wait for the user.
+    /// The highest priority of the notifications that wait for neither the user nor the end of a hold.
     pub(super) fn top_priority(&self) -> Option<Priority> {
-        let for_agent = self.counts.keys().find(|lane| lane.hold != Hold::User);
+        let for_agent = self.counts.keys().find(|lane| lane.is_for_agent());
         for_agent.map(|lane| lane.urgency.0)
     }
 
-    /// Number of notifications of that priority that do not wait for the user.
+    /// Number of notifications of that priority that wait for neither the user nor the end of a hold.
     pub(super) fn len_of(&self, priority: Priority) -> u32 {
-        let of_it = |lane: &Lane| lane.hold != Hold::User && lane.urgency.0 == priority;
+        let of_it = |lane: &Lane| lane.is_for_agent() && lane.urgency.0 == priority;
         let lanes = self.counts.iter().filter(|(lane, _)| of_it(lane));
         lanes.flat_map(|(_, counts)| counts.values()).sum()
     }
@@ -319,14 +338,16 @@ impl Queue {
         self.counts.last().map(|(lane, _)| lane.urgency.0)
     }
 
-    /// When the next notification expires.
+    /// When the next notification expires, or the next hold ends by its time.
     pub(super) fn poll_timeout(&self) -> Option<Timestamp> {
-        self.by_expiry.first().map(|(at, _)| at)
+        let expiry = self.by_expiry.first().map(|(at, _)| at);
+        let held_until = self.held_until.first().map(|(at, _)| *at);
+        [expiry, held_until].into_iter().flatten().min()
     }
 
     /// Every lane of a priority that is in use.
     fn lanes_of(&self, urgency: Reverse<Priority>) -> impl Iterator<Item = Lane> {
-        let first = Lane { urgency, hold: Hold::Cancels, inject_at: InjectionPoint::Immediate };
+        let first = Lane { urgency, readiness: Readiness::Cancels, inject_at: InjectionPoint::Immediate };
         let from = self.counts.range_from(&first).iter();
         from.map(|(lane, _)| *lane).take_while(move |lane| lane.urgency == urgency)
     }
@@ -341,9 +362,19 @@ impl Queue {
         self.by_id.remove(&notification.id);
         self.returned.remove(&key);
         self.active.remove(&key);
-        if key.lane.hold == Hold::User {
-            self.for_user -= 1;
-            self.unshown.remove(&key);
+        match key.lane.readiness {
+            Readiness::User => {
+                self.for_user -= 1;
+                self.unshown.remove(&key);
+            }
+            Readiness::Held => {
+                self.held -= 1;
+                if let Some(at) = entry.held_until() {
+                    self.held_until.remove(&(at, key));
+                }
+                self.wait_for_event -= usize::from(entry.waits_for_event());
+            }
+            Readiness::Cancels | Readiness::Free | Readiness::Asked | Readiness::NextTurn => {}
         }
         if notification.expires_at.is_some() {
             self.settle(key);
@@ -402,6 +433,9 @@ impl Serialize for Queue {
             unshown: _,
             by_state: _,
             for_user: _,
+            held: _,
+            held_until: _,
+            wait_for_event: _,
             counts: _,
             arrivals,
         } = self;
@@ -477,7 +511,9 @@ mod tests {
             let states = [1, 2]
                 .map(|number| State { key: StateKey(number), seq: Seq(number), version: None })
                 .to_vec();
-            queue.push(Arc::new(Notification { expires_at, states, ..made }));
+            let until = Timestamp::from_millis(5);
+            let hold = Hold::Quiet { since: Timestamp::ZERO, until };
+            queue.push(Arc::new(Notification { expires_at, states, ..made }), vec![hold]);
         }
         queue
     }
@@ -500,20 +536,26 @@ mod tests {
             unshown,
             by_state,
             for_user,
+            held,
+            held_until,
+            wait_for_event,
             counts,
             arrivals: _,
         } = queue;
         assert!(entries.is_empty() && by_id.is_empty() && by_expiry.first().is_none());
         assert!(returned.is_empty() && active.is_empty() && unshown.is_empty() && counts.is_empty());
         assert!(by_state.is_empty() && for_user == 0);
+        assert!(held_until.is_empty() && held == 0 && wait_for_event == 0);
     }
 
     #[test]
     fn a_restored_entry_regains_its_old_place() {
         let mut queue = queue_of(&["a", "b"]);
         let entry = queue.take(&NotificationId::new("a")).expect("it waits");
-        queue.push(Arc::new(notification("c", Priority::High, InjectionPoint::AfterTool)));
+        queue.push(Arc::new(notification("c", Priority::High, InjectionPoint::AfterTool)), Vec::new());
         queue.restore(entry);
+        assert!(queue.poll_timeout() == Some(Timestamp::from_millis(5)) && queue.len_held() == 2);
+        assert!(queue.end_holds(Timestamp::from_millis(5)));
         let names: Vec<&str> =
             queue.first_due(9, |_| true).into_iter().map(|entry| entry.notification.id.as_str()).collect();
         assert_eq!(names, ["a", "b", "c"]);

@@ -492,6 +492,7 @@ fn the_view_shows_pending_and_leased_notifications() {
                 is_for_user: false,
                 age: Duration::from_millis(600),
                 redelivered: false,
+                holds: Vec::new(),
             }],
             leases: vec![LeaseView {
                 injection: InjectionId::new("i1"),

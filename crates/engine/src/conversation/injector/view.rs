@@ -16,12 +16,13 @@ use journal::time::Timestamp;
 
 use super::{
     budget::Fitted,
-    entry::{Entry, Hold, Lane},
+    entry::{Entry, Lane, Readiness},
     lease::{Lease, Leases},
     queue::Queue,
 };
 use crate::{
     exchange::{Directive, InjectionId, LINE_BEGIN},
+    hold::Hold,
     notification::{InjectionPoint, Notification, NotificationId, Priority, SubscriberId},
     session::{SessionState, Wake, WakeKind},
 };
@@ -46,6 +47,8 @@ pub struct PendingView {
     pub age: Duration,
     /// Whether it may have been delivered before.
     pub redelivered: bool,
+    /// What keeps it from being released.
+    pub holds: Vec<Hold>,
 }
 
 /// An unconfirmed injection.
@@ -78,6 +81,7 @@ fn pending(entry: &Entry, now: Timestamp) -> PendingView {
         is_for_user: entry.is_for_user(),
         age: now.since(entry.notification.created_at),
         redelivered: entry.redelivered().is_some(),
+        holds: entry.holds.clone(),
     }
 }
 
@@ -95,23 +99,23 @@ fn on_its_way(lease: &Lease, now: Timestamp) -> LeaseView {
 /// The wake that the queue requests while its session is in `state`; `None` when it can wait.
 pub(super) fn wanted_wake(queue: &Queue, state: SessionState, threshold: Priority) -> Option<Wake> {
     if !state.is_in_turn() {
-        let is_worth_a_turn = |lane: Lane| lane.urgency.0 >= threshold || lane.hold == Hold::Asked;
+        let is_worth_a_turn = |lane: Lane| lane.urgency.0 >= threshold || lane.readiness == Readiness::Asked;
         let has_effect = |entry: &Entry| !entry.is_quiet && is_worth_it_in(state, entry);
         let cause = queue.most_urgent_active(is_worth_a_turn, has_effect)?;
         return Some(wake(WakeKind::StartTurn, cause, queue));
     }
     let critical = |hold| {
-        let is_it = |lane: Lane| lane.urgency.0 == Priority::Critical && lane.hold == hold;
+        let is_it = |lane: Lane| lane.urgency.0 == Priority::Critical && lane.readiness == hold;
         queue.most_urgent_active(is_it, |_| true)
     };
-    let cancels = critical(Hold::Cancels).map(|cause| wake(WakeKind::CancelAndRestart, cause, queue));
-    cancels.or_else(|| critical(Hold::Free).map(|cause| wake(WakeKind::InjectAndContinue, cause, queue)))
+    let cancels = critical(Readiness::Cancels).map(|cause| wake(WakeKind::CancelAndRestart, cause, queue));
+    cancels.or_else(|| critical(Readiness::Free).map(|cause| wake(WakeKind::InjectAndContinue, cause, queue)))
 }
 
 /// Whether an active notification wakes a session in `state`, in which no turn is running.
 fn is_worth_it_in(state: SessionState, entry: &Entry) -> bool {
     let notification = &entry.notification;
-    let is_asked = notification.is_asked || entry.hold() == Hold::Asked;
+    let is_asked = notification.is_asked || entry.readiness() == Readiness::Asked;
     state != SessionState::Interrupted || notification.priority == Priority::Critical || is_asked
 }
 

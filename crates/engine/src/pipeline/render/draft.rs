@@ -237,6 +237,8 @@ pub struct RenderInput<'a> {
     pub repeats: u32,
     /// Rate-limited events since the last notification.
     pub suppressed: u32,
+    /// Events of rows that the batch did not keep.
+    pub omitted: u32,
     /// The time at which the batch closed.
     pub now: Timestamp,
     /// Most tokens of the content.
@@ -255,6 +257,7 @@ impl<'a> RenderInput<'a> {
             origins: &[],
             repeats: 0,
             suppressed: 0,
+            omitted: 0,
             now: Timestamp::ZERO,
             max_tokens,
         }

@@ -21,7 +21,7 @@ pub(super) fn row(payload: Value, repeats: u32) -> Row {
         timestamp: Timestamp::from_millis(1_000),
         ..Event::example(event_type, Payload::from(payload))
     };
-    Row { seq: Seq(1), event: Arc::new(event), repeats, threshold: None }
+    Row { seq: Seq(1), event: Arc::new(event), repeats, threshold: None, suppressed: None }
 }
 
 fn rows(payloads: impl IntoIterator<Item = Value>) -> Vec<Row> {

@@ -1,8 +1,12 @@
 //! A subscriber and its events, for tests.
 
-use std::{num::NonZeroU32, sync::Arc, time::Duration};
+use std::{
+    num::NonZeroU32,
+    sync::{Arc, LazyLock},
+    time::Duration,
+};
 
-use journal::time::Timestamp;
+use journal::time::{Timestamp, hours::Hours, zone::Zone};
 
 use crate::{
     event::{Event, FieldPath, Payload, Scope, SessionId, Severity},
@@ -10,8 +14,10 @@ use crate::{
         Activation, ActiveFor, Audience, InjectionPoint, Interrupt, Priority, SubscriberId, Tokens,
     },
     pipeline::{
-        render::Layout,
+        Resources,
+        render::{Layout, Templates},
         rule::{Activity, BatchMode, Batching, DedupeRule, Keep, OrderRule, OutputRule, Subscriber},
+        silence::Silences,
     },
 };
 
@@ -44,8 +50,11 @@ pub(in crate::pipeline) fn rule() -> Subscriber {
         close_when: None,
         open_when: None,
         ttl: Some(Duration::from_secs(60)),
+        quiet: Hours::default(),
+        deliver_after: Vec::new(),
         supersede_key: Vec::new(),
         resolve: None,
+        inhibit: Vec::new(),
         order: OrderRule::default(),
         output: OutputRule {
             priority: Priority::High,
@@ -62,6 +71,14 @@ pub(in crate::pipeline) fn rule() -> Subscriber {
         wake: Arc::default(),
         later: Vec::new(),
     }
+}
+
+/// No templates, no silences, and UTC.
+pub(in crate::pipeline) fn resources() -> Resources<'static> {
+    static TEMPLATES: LazyLock<Templates> = LazyLock::new(Templates::new);
+    static ZONE: LazyLock<Zone> = LazyLock::new(Zone::default);
+    static SILENCES: LazyLock<Silences> = LazyLock::new(Silences::default);
+    Resources { templates: &TEMPLATES, zone: &ZONE, silences: &SILENCES }
 }
 
 /// A failed tool call for everybody, with these fields in its payload.

@@ -1,0 +1,212 @@
+//! The holds that are the same for all sessions: quiet hours of subscribers, and conditions that a
+//! silence or an inhibition suppresses. Each is in the queues that have the notification, and a queue
+//! that takes the notification later takes its holds too.
+
+use hashbrown::HashMap;
+use journal::time::Timestamp;
+
+use super::{
+    injector::{self, Suppress},
+    session::{SessionKey, SessionView},
+    sessions::Sessions,
+    standing,
+};
+use crate::{
+    event::{EventRef, Scope, SessionId},
+    hold::{Hold, HoldKind, SilenceId},
+    notification::{Notification, NotificationId, SubscriberId},
+    sorted::SortedMap,
+};
+
+impl Sessions {
+    /// Holds what a subscriber has pending until its quiet hours end, critical notifications excepted.
+    pub fn begin_quiet(&mut self, subscriber: &SubscriberId, since: Timestamp, until: Timestamp) {
+        self.standing.quiet.insert(subscriber.clone(), (since, until));
+        let hold = Hold::Quiet { since, until };
+        self.hold_all(&hold, |notification| {
+            notification.subscriber == *subscriber && !injector::is_urgent(notification)
+        });
+    }
+
+    /// Ends the quiet hours of a subscriber.
+    pub fn end_quiet(&mut self, subscriber: &SubscriberId) {
+        self.standing.quiet.remove(subscriber);
+        self.release_all(|notification, hold| {
+            hold.kind() == HoldKind::Quiet && notification.subscriber == *subscriber
+        });
+    }
+
+    /// Ends the delays of a subscriber that has none any more.
+    pub fn end_delays(&mut self, subscriber: &SubscriberId) {
+        self.release_all(|notification, hold| {
+            hold.kind() == HoldKind::Deferred && notification.subscriber == *subscriber
+        });
+    }
+
+    /// Passes an event to the sessions in which it could end a hold. `context`: the share of the
+    /// session's context that is used, in percent, if the event reports it.
+    pub fn note_for_delays(
+        &mut self,
+        event: &EventRef<'_>,
+        scope: impl FnOnce() -> Scope,
+        context: Option<u64>,
+    ) {
+        if self.standing.listening.is_empty() {
+            return;
+        }
+        let scope = scope();
+        for key in self.standing.listening.iter().copied().collect::<Vec<SessionKey>>() {
+            let is_concerned = self.table.contains(key) && self.table.get(key).is_concerned_by(&scope);
+            if is_concerned && self.table.get_mut(key).injector.note_event(event, context) {
+                self.refresh(key);
+            }
+        }
+    }
+
+    /// Adds a hold to what `is_wanted` selects of all that is pending.
+    fn hold_all(&mut self, hold: &Hold, is_wanted: impl Fn(&Notification) -> bool) {
+        self.catch_up_all();
+        for key in self.table.keys() {
+            self.with_queue(key, |injector| injector.hold(&is_wanted, hold));
+        }
+    }
+
+    /// Ends the holds that `is_over` selects, in every queue.
+    fn release_all(&mut self, is_over: impl Fn(&Notification, &Hold) -> bool) {
+        for key in self.table.keys() {
+            if self.table.get_mut(key).injector.release_holds(&is_over) {
+                self.refresh(key);
+            }
+        }
+    }
+}
+
+impl Sessions {
+    /// Keeps the hold of a suppressed notification for the queues that take it.
+    pub fn keep_hold(&mut self, notification: NotificationId, hold: Hold) {
+        if self.standing.suppressed.len() >= standing::KEPT_MAX {
+            self.standing.suppressed.pop_first();
+        }
+        self.standing.suppressed.get_or_default(notification).push(hold);
+    }
+
+    /// Suppresses what is pending in the sessions that `concerns` selects, and what waits for a session
+    /// to open and is within `scope`; `decide` says what becomes of each notification.
+    pub fn suppress(
+        &mut self,
+        decide: &mut dyn FnMut(&Notification) -> Option<Suppress>,
+        concerns: &dyn Fn(&SessionView<'_>) -> bool,
+        scope: &Scope,
+    ) -> Suppressed {
+        self.catch_up_all();
+        let mut done = Suppressed::default();
+        // Never iterated.
+        let mut decided: HashMap<NotificationId, Option<Suppress>> = HashMap::new();
+        let mut decide = |notification: &Notification| {
+            let decide = || {
+                let suppress = decide(notification);
+                done.count_one(notification, suppress.as_ref());
+                suppress
+            };
+            decided.entry(notification.id).or_insert_with(decide).clone()
+        };
+        for key in self.table.keys() {
+            let session = self.table.get(key);
+            if !concerns(&session.view()) {
+                continue;
+            }
+            let chosen: Vec<(NotificationId, Suppress)> = (session.injector.pending_notifications())
+                .filter_map(|notification| Some((notification.id, decide(notification)?)))
+                .collect();
+            if chosen.is_empty() {
+                continue;
+            }
+            let injector = &mut self.table.get_mut(key).injector;
+            chosen.iter().for_each(|(id, suppress)| injector.suppress(*id, suppress));
+            self.refresh(key);
+        }
+        let unclaimed = self.unclaimed.in_order().into_iter().filter(|waiting| scope.covers(&waiting.scope));
+        for notification in unclaimed.cloned().collect::<Vec<_>>() {
+            if let Some(Suppress::End(reason)) = decide(&notification) {
+                self.unclaimed.take(&notification.id);
+                self.end(notification.id, reason);
+            }
+        }
+        for (id, hold) in std::mem::take(&mut done.holds) {
+            if *scope == Scope::All {
+                self.keep_hold(id, hold);
+            }
+        }
+        done
+    }
+
+    /// Suppresses a notification in the queue of one session, as `decide` says; returns its subscriber
+    /// and the hold or the reason's hold.
+    pub fn suppress_one(
+        &mut self,
+        notification: NotificationId,
+        session: &SessionId,
+        decide: impl FnOnce(&Notification, &SessionView<'_>) -> Option<Suppress>,
+    ) -> Option<(SubscriberId, Suppress)> {
+        let key = self.table.key(session)?;
+        let known = self.table.get(key);
+        let pending = known.injector.pending_notification(&notification)?;
+        let (subscriber, suppress) = (pending.subscriber.clone(), decide(pending, &known.view())?);
+        self.with_queue(key, |injector| injector.suppress(notification, &suppress));
+        Some((subscriber, suppress))
+    }
+
+    /// Ends the holds of a suppression.
+    pub fn end_suppression(&mut self, is_over: impl Fn(&Hold) -> bool) {
+        for holds in self.standing.suppressed.values_mut() {
+            holds.retain(|hold| !is_over(hold));
+        }
+        self.standing.suppressed.retain(|_, holds| !holds.is_empty());
+        self.release_all(|_, hold| is_over(hold));
+    }
+
+    /// The holds of a notification that waits for a session to open.
+    pub fn holds_of_unclaimed(&self, notification: &Notification) -> Vec<Hold> {
+        self.standing.holds(notification)
+    }
+
+    /// Number of notifications with a hold in all queues, and of their holds of each kind.
+    pub fn held(&self) -> (u64, SortedMap<HoldKind, u64>) {
+        let (mut count, mut kinds) = (0, SortedMap::new());
+        for (own, of_kind) in self.views().map(|session| session.injector.held()) {
+            count += u64::from(own);
+            for (kind, number) in of_kind {
+                *kinds.get_or_default(kind) += u64::from(number);
+            }
+        }
+        (count, kinds)
+    }
+
+    /// Number of notifications that a silence holds, each counted once.
+    pub fn held_by(&self, silence: SilenceId) -> usize {
+        let is_its = |hold: &Hold| matches!(hold, Hold::Silenced { by, .. } if *by == silence);
+        self.standing.suppressed.values().filter(|holds| holds.iter().any(is_its)).count()
+    }
+}
+
+/// What a suppression that began concerned.
+#[derive(Debug, Clone, Default)]
+pub struct Suppressed {
+    /// Number of notifications of each subscriber that ended.
+    pub ended: SortedMap<SubscriberId, u64>,
+    /// The holds of the others.
+    holds: Vec<(NotificationId, Hold)>,
+    /// Number of all.
+    pub count: u64,
+}
+
+impl Suppressed {
+    fn count_one(&mut self, notification: &Notification, suppress: Option<&Suppress>) {
+        match suppress {
+            Some(Suppress::End(_)) => *self.ended.get_or_default(notification.subscriber.clone()) += 1,
+            Some(Suppress::Hold(hold)) => self.holds.push((notification.id, hold.clone())),
+            None => return,
+        }
+        self.count += 1;
+    }
+}

@@ -1,0 +1,105 @@
+//! What ends the holds of a session's queue: its exchanges, events that concern it, and the engine.
+
+use super::parts::Injector;
+use crate::{
+    event::EventRef,
+    exchange::{Exchange, Trigger},
+    hold::{Hold, Wait},
+    ledger::Reason,
+    notification::{InjectionPoint, Notification, NotificationId, Priority},
+};
+
+/// The effect of a suppression on a pending notification of which it suppresses every row.
+#[derive(Debug, Clone)]
+pub enum Suppress {
+    /// It ends: it reports an occurrence.
+    End(Reason),
+    /// It is held: it reports only conditions.
+    Hold(Hold),
+}
+
+impl Injector {
+    /// Counts a turn that an exchange of the agent starts, and notes the tool that has run.
+    pub fn note_delays(&mut self, exchange: &Exchange, starts_turn: bool) {
+        let is_after_tool = exchange.point == InjectionPoint::AfterTool;
+        let tool = exchange.tool.as_deref().filter(|_| is_after_tool);
+        if exchange.trigger != Trigger::Agent || self.queue.len_held() == 0 || !starts_turn && tool.is_none()
+        {
+            return;
+        }
+        self.end_delays(|wait| match wait {
+            Wait::Turns(left) if starts_turn => {
+                *left -= 1;
+                *left == 0
+            }
+            wait @ Wait::Tool(_) => tool.is_some_and(|tool| wait.is_for_tool(tool)),
+            Wait::Turns(_) | Wait::Until(_) | Wait::Event(_) | Wait::Context(_) => false,
+        });
+    }
+
+    /// Notes an event that concerns the session; `context`: the share of its context that is used,
+    /// in percent, if the event reports it.
+    pub fn note_event(&mut self, event: &EventRef<'_>, context: Option<u64>) -> bool {
+        self.end_delays(|wait| match wait {
+            Wait::Event(pattern) => pattern.matches_text(event.event_type),
+            Wait::Context(share) => context.is_some_and(|used| used >= u64::from(*share)),
+            Wait::Turns(_) | Wait::Until(_) | Wait::Tool(_) => false,
+        })
+    }
+
+    /// Whether an event could end a hold.
+    pub fn waits_for_event(&self) -> bool {
+        self.queue.waits_for_event()
+    }
+
+    /// Ends the delays of which something is over; returns whether a notification has no hold left.
+    fn end_delays(&mut self, mut is_over: impl FnMut(&mut Wait) -> bool) -> bool {
+        self.queue.change_holds(&mut |_, hold| {
+            let Hold::Deferred { waits, .. } = hold else { return true };
+            let mut is_ended = false;
+            // Each is asked, as turns are counted.
+            for wait in waits {
+                is_ended |= is_over(wait);
+            }
+            !is_ended
+        })
+    }
+
+    /// The pending notifications, in delivery order.
+    pub fn pending_notifications(&self) -> impl Iterator<Item = &Notification> {
+        self.queue.in_order().into_iter().map(|entry| &*entry.notification)
+    }
+
+    /// A pending notification.
+    pub fn pending_notification(&self, id: &NotificationId) -> Option<&Notification> {
+        self.queue.get(id).map(|entry| &*entry.notification)
+    }
+
+    /// Ends or holds a pending notification.
+    pub fn suppress(&mut self, id: NotificationId, suppress: &Suppress) {
+        match suppress {
+            Suppress::End(reason) => {
+                if let Some(entry) = self.queue.take(&id) {
+                    self.end(&entry.notification, reason.clone());
+                }
+            }
+            Suppress::Hold(hold) => self.queue.hold_one(&id, hold),
+        }
+    }
+
+    /// Adds a hold to the pending notifications that `is_wanted` selects.
+    pub fn hold(&mut self, is_wanted: impl Fn(&Notification) -> bool, hold: &Hold) {
+        self.queue.hold(&|entry| is_wanted(&entry.notification), hold);
+    }
+
+    /// Ends the holds that `is_over` selects; returns whether a notification has none left.
+    pub fn release_holds(&mut self, mut is_over: impl FnMut(&Notification, &Hold) -> bool) -> bool {
+        self.queue.len_held() > 0
+            && self.queue.change_holds(&mut |notification, hold| !is_over(notification, hold))
+    }
+}
+
+/// Whether a notification is never postponed: it is critical.
+pub(in crate::conversation) fn is_urgent(notification: &Notification) -> bool {
+    notification.priority == Priority::Critical
+}

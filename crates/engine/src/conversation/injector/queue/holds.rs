@@ -1,0 +1,100 @@
+//! The pending notifications of a queue that a hold keeps from being released.
+
+use journal::time::Timestamp;
+
+use super::Queue;
+use crate::{
+    conversation::injector::entry::{Entry, Key, Readiness},
+    hold::{Hold, HoldKind},
+    notification::{Notification, NotificationId},
+    sorted::SortedMap,
+};
+
+impl Queue {
+    /// Number of notifications with a hold.
+    pub(in crate::conversation::injector) fn len_held(&self) -> usize {
+        self.held
+    }
+
+    /// Number of holds of each kind; a notification with several counts under each.
+    pub(in crate::conversation::injector) fn holds(&self) -> SortedMap<HoldKind, u32> {
+        let mut counts = SortedMap::new();
+        for hold in self.with_holds().flat_map(|key| &self.entries.get(&key).expect("it is there").holds) {
+            *counts.get_or_default(hold.kind()) += 1;
+        }
+        counts
+    }
+
+    /// Whether a hold ends with an event.
+    pub(in crate::conversation::injector) fn waits_for_event(&self) -> bool {
+        self.wait_for_event > 0
+    }
+
+    /// Adds a hold to the notifications that `is_wanted` selects, unless they have it.
+    pub(in crate::conversation::injector) fn hold(
+        &mut self,
+        is_wanted: &dyn Fn(&Entry) -> bool,
+        hold: &Hold,
+    ) {
+        let is_new = |entry: &Entry| !entry.holds.contains(hold) && is_wanted(entry);
+        for entry in self.take_all_that(&is_new) {
+            self.restore_held(entry, hold);
+        }
+    }
+
+    /// Adds a hold to one notification.
+    pub(in crate::conversation::injector) fn hold_one(&mut self, id: &NotificationId, hold: &Hold) {
+        if let Some(entry) = self.take(id) {
+            self.restore_held(entry, hold);
+        }
+    }
+
+    fn restore_held(&mut self, mut entry: Entry, hold: &Hold) {
+        if !entry.holds.contains(hold) {
+            entry.holds.push(hold.clone());
+        }
+        self.restore(entry);
+    }
+
+    /// Changes the holds; `change` returns false for one that ends. Returns whether a notification
+    /// has none left.
+    pub(in crate::conversation::injector) fn change_holds(
+        &mut self,
+        change: &mut dyn FnMut(&Notification, &mut Hold) -> bool,
+    ) -> bool {
+        let mut is_released = false;
+        for key in self.with_holds().collect::<Vec<Key>>() {
+            is_released |= self.change_holds_of(key, change);
+        }
+        is_released
+    }
+
+    /// Ends the holds whose time is over at `now`; returns whether a notification has none left.
+    pub(in crate::conversation::injector) fn end_holds(&mut self, now: Timestamp) -> bool {
+        let mut is_released = false;
+        while let Some((_, key)) = self.held_until.first().filter(|(at, _)| *at <= now).copied() {
+            let is_over = |hold: &Hold| hold.until().is_some_and(|at| at <= now);
+            is_released |= self.change_holds_of(key, &mut |_, hold| !is_over(hold));
+        }
+        is_released
+    }
+
+    fn change_holds_of(
+        &mut self,
+        key: Key,
+        change: &mut dyn FnMut(&Notification, &mut Hold) -> bool,
+    ) -> bool {
+        let Some(mut entry) = self.remove(key) else { return false };
+        let Entry { notification, holds, .. } = &mut entry;
+        holds.retain_mut(|hold| change(notification, hold));
+        let is_released = holds.is_empty();
+        self.restore(entry);
+        is_released
+    }
+
+    /// The keys of the notifications with a hold.
+    fn with_holds(&self) -> impl Iterator<Item = Key> {
+        let lanes = self.counts.keys().filter(|lane| lane.readiness == Readiness::Held);
+        lanes.flat_map(|lane| self.lane(*lane).map(|(key, _)| *key))
+    }
+}

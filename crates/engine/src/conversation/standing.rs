@@ -1,0 +1,55 @@
+//! The holds that a queue adds to what it takes, because they are the same for all sessions.
+
+use journal::time::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::{injector, session::SessionKey};
+use crate::{
+    hold::Hold,
+    notification::{Notification, NotificationId, SubscriberId},
+    sorted::{SortedMap, SortedSet},
+};
+
+/// Most notifications whose holds are kept for a queue that takes them later.
+pub(super) const KEPT_MAX: usize = 10_000;
+
+/// The holds that a queue adds to what it takes.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Standing {
+    /// The quiet hours that have begun: since when, and until when.
+    pub(super) quiet: SortedMap<SubscriberId, (Timestamp, Timestamp)>,
+    /// The holds of suppressed conditions.
+    pub(super) suppressed: SortedMap<NotificationId, Vec<Hold>>,
+    /// The sessions in which an event could end a hold.
+    #[serde(skip)]
+    pub(super) listening: SortedSet<SessionKey>,
+}
+
+impl Standing {
+    /// The holds of a notification in a queue that takes it.
+    pub(super) fn holds(&self, notification: &Notification) -> Vec<Hold> {
+        let mut holds = self.suppressed.get(&notification.id).cloned().unwrap_or_default();
+        if injector::is_urgent(notification) {
+            return holds;
+        }
+        let made = notification.created_at;
+        if let Some((since, until)) =
+            self.quiet.get(&notification.subscriber).filter(|(_, until)| *until > made)
+        {
+            holds.push(Hold::Quiet { since: made.max(*since), until: *until });
+        }
+        if !notification.deliver_after.is_empty() {
+            holds.push(Hold::Deferred { since: made, waits: notification.deliver_after.to_vec() });
+        }
+        holds
+    }
+
+    /// Notes whether an event could end a hold in a session.
+    pub(super) fn note_listening(&mut self, session: SessionKey, is_listening: bool) {
+        if is_listening {
+            self.listening.insert(session);
+        } else {
+            self.listening.remove(&session);
+        }
+    }
+}

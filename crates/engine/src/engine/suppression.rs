@@ -1,0 +1,185 @@
+//! Silences, and what they and inhibitions suppress of what is pending.
+//!
+//! Rows are suppressed by the pipelines. A pending notification is suppressed if each of its events is,
+//! and in a session of its own if what suppresses them is for a part of the sessions.
+
+use std::sync::Arc;
+
+use journal::time::Timestamp;
+use serde_json::json;
+
+use super::{
+    io::Output,
+    parts::{Engine, pipeline, resources},
+};
+use crate::{
+    conversation::{SessionView, Sessions, Suppress},
+    event::{Event, Scope, SessionId, Severity},
+    hold::{Hold, SilenceId},
+    ledger::Reason,
+    notification::{Nature, Notification, NotificationId, SubscriberId},
+    pipeline::{
+        Pipeline, Resources,
+        recent::RecentEvents,
+        silence::{Began, Matchers, Silence, Silences},
+        suppression::{Chosen, reason},
+    },
+    rules::CompiledRules,
+};
+
+/// The type of the event about what a silence suppressed.
+pub const SILENCE_ENDED: &str = "silence.ended";
+
+/// Finds what suppresses pending notifications.
+struct Finder<'a> {
+    rules: &'a CompiledRules,
+    recent: &'a RecentEvents,
+    resources: Resources<'a>,
+    pipelines: &'a mut [Pipeline],
+    now: Timestamp,
+}
+
+impl Finder<'_> {
+    /// What becomes of a notification.
+    fn decide(&mut self, notification: &Notification, chosen: &Chosen<'_>) -> Option<Suppress> {
+        let place = self.rules.subscribers.binary_search_by(|rule| rule.id.cmp(&notification.subscriber));
+        let pipeline = self.pipelines.get_mut(place.ok()?)?;
+        let events = self.recent.get(notification.id)?;
+        let mut events = notification.events.iter().copied().zip(events);
+        let hold = pipeline.suppressor_of(notification, &mut events, chosen, self.resources, self.now)?;
+        Some(match notification.nature {
+            Nature::Occurrence => Suppress::End(reason(&hold)),
+            Nature::Condition => Suppress::Hold(hold),
+        })
+    }
+}
+
+/// Whether a silence concerns a session.
+fn concerns(matchers: &Matchers, session: &SessionView<'_>) -> bool {
+    let is_it = |id: &SessionId| id == session.id;
+    let is_in = |folder: &Arc<str>| {
+        let folder = Scope::Workspace(Arc::clone(folder));
+        session
+            .harness
+            .workspace
+            .as_ref()
+            .is_some_and(|own| folder.covers(&Scope::Workspace(Arc::clone(own))))
+    };
+    matchers.session.as_ref().is_none_or(is_it) && matchers.workspace.as_ref().is_none_or(is_in)
+}
+
+impl Engine {
+    fn finder(&mut self, now: Timestamp) -> (Finder<'_>, &mut Sessions) {
+        let finder = Finder {
+            rules: &self.rules,
+            recent: &self.recent,
+            resources: resources(&self.rules, &self.zone, &self.silences),
+            pipelines: &mut self.pipelines,
+            now,
+        };
+        (finder, &mut self.sessions)
+    }
+
+    /// Suppresses what a subscriber has pending, because an event has begun to inhibit in `scope`.
+    pub(super) fn inhibit_pending(&mut self, subscriber: &SubscriberId, scope: &Scope, now: Timestamp) {
+        let (mut finder, sessions) = self.finder(now);
+        let mut decide = |notification: &Notification| {
+            let is_in = |own: &Scope| own == scope || own.covers(&notification.scope);
+            let chosen = Chosen { is_silence: &|_| false, is_in: &is_in };
+            (notification.subscriber == *subscriber).then(|| finder.decide(notification, &chosen)).flatten()
+        };
+        let is_in =
+            |session: &SessionView<'_>| scope.concerns(session.id, session.harness.workspace.as_deref());
+        sessions.suppress(&mut decide, &is_in, scope);
+        self.drain_sessions();
+    }
+
+    /// Begins a silence, or changes its end.
+    pub(super) fn begin_silence(&mut self, silence: &Silence, now: Timestamp) {
+        if !self.silences.begin(silence, now) {
+            return;
+        }
+        let (matchers, mut rows) = (silence.matchers.clone(), 0);
+        if !matchers.is_scoped() {
+            for index in self.pipeline_deadlines.keys() {
+                let resources = resources(&self.rules, &self.zone, &self.silences);
+                rows += pipeline(&mut self.pipelines, index).suppress_rows(resources, now);
+                self.drain_pipeline(index, now);
+            }
+        }
+        let (mut finder, sessions) = self.finder(now);
+        let chosen = Chosen { is_silence: &|own| *own == matchers, is_in: &|_| false };
+        let mut decide = |notification: &Notification| finder.decide(notification, &chosen);
+        let scope = if matchers.is_scoped() { Scope::Session(SessionId::new("")) } else { Scope::All };
+        let done = sessions.suppress(&mut decide, &|session| concerns(&matchers, session), &scope);
+        for (subscriber, count) in &done.ended {
+            (0..*count).for_each(|_| self.silences.count(silence.id, subscriber));
+        }
+        let began = Began { pending: done.count, rows: rows as u64 };
+        self.silences.note_began(silence.id, began);
+        self.drain_sessions();
+    }
+
+    /// Ends a silence: what it holds is released, and what it ended is said.
+    pub(super) fn end_silence(&mut self, id: SilenceId, now: Timestamp) {
+        let Some(kept) = self.silences.end(id, now) else { return };
+        let count = kept.ended_count();
+        let subscribers: Vec<&str> = kept.ended.keys().map(SubscriberId::as_str).collect();
+        let payload = json!({
+            "silence": id.as_str(),
+            "suppressed": kept.silence.matchers.to_string(),
+            "count": count,
+            "subscribers": subscribers.join(", "),
+        });
+        self.sessions.end_suppression(|hold| matches!(hold, Hold::Silenced { by, .. } if *by == id));
+        self.drain_sessions();
+        if count > 0 {
+            let id = format!("silence-{id}-{}", now.as_millis());
+            let event = Event::own(SILENCE_ENDED, id, Severity::Info, payload, now);
+            self.outputs.push_back(Output::Publish(event));
+        }
+    }
+
+    /// Ends the silences whose time is over.
+    pub(super) fn end_silences(&mut self, at: Timestamp) {
+        while let Some(id) = self.silences.due(at) {
+            self.end_silence(id, at);
+        }
+    }
+
+    /// Suppresses a notification that a session's queue has just taken, if that is suppressed in a part
+    /// of the sessions with this one.
+    pub(super) fn suppress_queued(&mut self, notification: NotificationId, session: &SessionId) {
+        let is_scoped = self.silences.is_scoped() || self.pipelines.iter().any(Pipeline::inhibits_in_part);
+        if !is_scoped {
+            return;
+        }
+        let now = self.now;
+        let (mut finder, sessions) = self.finder(now);
+        let decide = |notification: &Notification, session: &SessionView<'_>| {
+            let is_in = |own: &Scope| own.concerns(session.id, session.harness.workspace.as_deref());
+            let is_silence = |own: &Matchers| own.is_scoped() && concerns(own, session);
+            finder.decide(notification, &Chosen { is_silence: &is_silence, is_in: &is_in })
+        };
+        let suppressed = sessions.suppress_one(notification, session, decide);
+        if let Some((subscriber, Suppress::End(Reason::Silenced { by }))) = suppressed {
+            self.silences.count(by, &subscriber);
+        }
+    }
+
+    /// When a hold ends at the latest, if a time is known.
+    pub fn ends(&self, hold: &Hold) -> Option<Timestamp> {
+        match hold {
+            Hold::Silenced { by, .. } => self.silences.get(*by).map(|kept| kept.silence.until),
+            Hold::Inhibited { by, .. } => {
+                self.pipelines.iter().find_map(|pipeline| pipeline.inhibits_until(*by))
+            }
+            Hold::Quiet { .. } | Hold::Deferred { .. } => hold.until(),
+        }
+    }
+
+    /// The silences.
+    pub fn silences(&self) -> &Silences {
+        &self.silences
+    }
+}

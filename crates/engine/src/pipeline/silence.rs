@@ -1,0 +1,299 @@
+//! Silences: what a person suppresses for a time, without a change of a file.
+//!
+//! A silence without a session and a folder acts on the rows of every subscriber that it concerns. One
+//! for some sessions acts where a session's queue takes a notification, if it concerns each row.
+
+use std::{collections::VecDeque, fmt, ops::Not, sync::Arc, time::Duration};
+
+use journal::time::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::{
+    condition::Condition,
+    rule::{Activity, Subscriber},
+};
+use crate::{
+    event::{Event, Pattern, SessionId},
+    hold::SilenceId,
+    notification::SubscriberId,
+    sorted::SortedMap,
+};
+
+/// Most silences in force.
+pub const SILENCES_MAX: usize = 256;
+/// The longest time of a silence.
+pub const SILENCE_MAX: Duration = Duration::from_secs(30 * 24 * 3_600);
+/// The time of a silence that names none.
+pub const SILENCE_DEFAULT: Duration = Duration::from_secs(3_600);
+/// How long an ended silence is kept.
+const KEPT: Duration = Duration::from_secs(7 * 24 * 3_600);
+/// Most ended silences that are kept.
+const ENDED_MAX: usize = 1_000;
+/// The word for all subscribers.
+pub const ALL_SUBSCRIBERS: &str = "*";
+
+/// What a silence suppresses: what all of these match.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Matchers {
+    /// The subscriber; `*` for all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub subscriber: Option<SubscriberId>,
+    /// The types of the events.
+    #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
+    pub types: Option<Pattern>,
+    /// The source of the events.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source: Option<Arc<str>>,
+    /// An expression over the event, as in `where`.
+    #[serde(rename = "where", skip_serializing_if = "Option::is_none")]
+    pub condition: Option<Arc<str>>,
+    /// The session.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session: Option<SessionId>,
+    /// The folder: its sessions, and those below it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub workspace: Option<Arc<str>>,
+    /// Whether critical notifications are suppressed too.
+    #[serde(skip_serializing_if = "Not::not")]
+    pub critical: bool,
+}
+
+impl Matchers {
+    /// Whether it names nothing that it suppresses.
+    pub fn is_empty(&self) -> bool {
+        let Self { subscriber, types, source, condition, session, workspace, critical: _ } = self;
+        subscriber.is_none()
+            && types.is_none()
+            && source.is_none()
+            && condition.is_none()
+            && session.is_none()
+            && workspace.is_none()
+    }
+
+    /// Whether it is for a part of the sessions.
+    pub fn is_scoped(&self) -> bool {
+        self.session.is_some() || self.workspace.is_some()
+    }
+}
+
+impl fmt::Display for Matchers {
+    /// What it suppresses in a line, such as `pager where payload.zone == 'eu'`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { subscriber, types, source, condition, session, workspace, critical } = self;
+        let what = match subscriber {
+            Some(id) if id.as_str() == ALL_SUBSCRIBERS => "everything",
+            Some(id) => id.as_str(),
+            None => "",
+        };
+        let parts = [
+            (!what.is_empty()).then(|| what.to_owned()),
+            types.as_ref().map(|types| format!("events {types}")),
+            source.as_ref().map(|source| format!("from {source}")),
+            condition.as_ref().map(|condition| format!("where {condition}")),
+            session.as_ref().map(|session| format!("in session {session}")),
+            workspace.as_ref().map(|folder| format!("in {folder}")),
+            critical.then(|| "critical ones too".to_owned()),
+        ];
+        f.write_str(&parts.into_iter().flatten().collect::<Vec<_>>().join(", "))
+    }
+}
+
+/// A silence, as a person makes it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Silence {
+    /// Its id.
+    pub id: SilenceId,
+    /// What it suppresses.
+    pub matchers: Matchers,
+    /// When it ends.
+    pub until: Timestamp,
+    /// Who made it.
+    pub by: Arc<str>,
+    /// Why; may be empty.
+    pub comment: Arc<str>,
+}
+
+/// A silence with what became of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Kept {
+    /// The silence.
+    pub silence: Silence,
+    /// When it began.
+    pub since: Timestamp,
+    /// When it ended, if it has.
+    pub ended_at: Option<Timestamp>,
+    /// What it suppressed when it began.
+    pub began: Began,
+    /// Number of events and notifications that ended by it, by subscriber.
+    pub ended: SortedMap<SubscriberId, u64>,
+}
+
+/// What a silence suppressed when it began.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Began {
+    /// Pending notifications that ended or are held.
+    pub pending: u64,
+    /// Rows of open batches.
+    pub rows: u64,
+}
+
+impl Kept {
+    /// Number of events and notifications that ended by it.
+    pub fn ended_count(&self) -> u64 {
+        self.ended.values().sum()
+    }
+}
+
+/// All silences: those in force, and those that ended in the last days.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(from = "State")]
+pub struct Silences {
+    in_force: SortedMap<SilenceId, Kept>,
+    /// The last one that ended last.
+    ended: VecDeque<Kept>,
+    /// The conditions of those in force.
+    #[serde(skip)]
+    conditions: SortedMap<SilenceId, Condition>,
+    /// No later than the first one ends.
+    #[serde(skip)]
+    ends_at: Option<Timestamp>,
+}
+
+#[derive(Deserialize)]
+struct State {
+    in_force: SortedMap<SilenceId, Kept>,
+    ended: VecDeque<Kept>,
+}
+
+impl From<State> for Silences {
+    fn from(State { in_force, ended }: State) -> Self {
+        let mut silences = Self { in_force, ended, ..Self::default() };
+        let Self { in_force, conditions, ends_at, .. } = &mut silences;
+        for kept in in_force.values() {
+            conditions.extend(kept.silence.condition().map(|condition| (kept.silence.id, condition)));
+            *ends_at = Some(ends_at.map_or(kept.silence.until, |at| at.min(kept.silence.until)));
+        }
+        silences
+    }
+}
+
+impl Silence {
+    fn condition(&self) -> Option<Condition> {
+        self.matchers.condition.as_ref().map(|source| Condition::deferred(source))
+    }
+}
+
+impl Silences {
+    /// Begins a silence, or changes when one of the same id ends. Returns whether it is new; nothing
+    /// changes if there are [`SILENCES_MAX`].
+    pub fn begin(&mut self, silence: &Silence, now: Timestamp) -> bool {
+        self.ended.retain(|kept| kept.ended_at.is_none_or(|at| now.since(at) < KEPT));
+        self.ends_at = Some(self.ends_at.map_or(silence.until, |at| at.min(silence.until)));
+        if let Some(kept) = self.in_force.get_mut(&silence.id) {
+            kept.silence.until = silence.until;
+            return false;
+        }
+        if self.in_force.len() >= SILENCES_MAX || silence.until <= now {
+            return false;
+        }
+        self.conditions.extend(silence.condition().map(|condition| (silence.id, condition)));
+        let silence = silence.clone();
+        let id = silence.id;
+        let (began, ended) = (Began::default(), SortedMap::new());
+        self.in_force.insert(id, Kept { silence, since: now, ended_at: None, began, ended });
+        true
+    }
+
+    /// Ends a silence; returns it if it was in force.
+    pub fn end(&mut self, id: SilenceId, now: Timestamp) -> Option<&Kept> {
+        let mut kept = self.in_force.remove(&id)?;
+        kept.ended_at = Some(now);
+        self.conditions.remove(&id);
+        self.ends_at = self.in_force.values().map(|kept| kept.silence.until).min();
+        self.ended.push_back(kept);
+        self.ended.drain(..self.ended.len().saturating_sub(ENDED_MAX));
+        self.ended.back()
+    }
+
+    /// The silence that ends first at or before `now`, if there is one.
+    pub fn due(&mut self, now: Timestamp) -> Option<SilenceId> {
+        let first = self.in_force.values().min_by_key(|kept| (kept.silence.until, kept.silence.id));
+        self.ends_at = first.map(|kept| kept.silence.until);
+        first.filter(|kept| kept.silence.until <= now).map(|kept| kept.silence.id)
+    }
+
+    /// When the next one may end.
+    pub fn poll_timeout(&self) -> Option<Timestamp> {
+        self.ends_at
+    }
+
+    /// Those in force, by id.
+    pub fn in_force(&self) -> impl Iterator<Item = &Kept> {
+        self.in_force.values()
+    }
+
+    /// Those that ended in the last days, the last one last.
+    pub fn ended(&self) -> impl Iterator<Item = &Kept> {
+        self.ended.iter()
+    }
+
+    /// Whether a silence is in force.
+    pub fn is_in_force(&self, id: SilenceId) -> bool {
+        self.in_force.contains_key(&id)
+    }
+
+    /// A silence, also one that has ended.
+    pub fn get(&self, id: SilenceId) -> Option<&Kept> {
+        self.in_force.get(&id).or_else(|| self.ended.iter().rev().find(|kept| kept.silence.id == id))
+    }
+
+    /// Whether one in force is for a part of the sessions.
+    pub fn is_scoped(&self) -> bool {
+        self.in_force().any(|kept| kept.silence.matchers.is_scoped())
+    }
+
+    /// Counts an event or a notification of a subscriber that ended by a silence.
+    pub fn count(&mut self, id: SilenceId, subscriber: &SubscriberId) {
+        if let Some(kept) = self.in_force.get_mut(&id) {
+            *kept.ended.get_or_default(subscriber.clone()) += 1;
+        }
+    }
+
+    /// Notes what a silence suppressed when it began.
+    pub fn note_began(&mut self, id: SilenceId, began: Began) {
+        if let Some(kept) = self.in_force.get_mut(&id) {
+            kept.began = began;
+        }
+    }
+
+    /// The first silence that suppresses an event of a subscriber; `is_wanted` selects by what it
+    /// matches.
+    pub fn find(
+        &self,
+        rule: &Subscriber,
+        event: &Arc<Event>,
+        is_critical: bool,
+        is_wanted: impl Fn(&Matchers) -> bool,
+    ) -> Option<SilenceId> {
+        let matches = |kept: &&Kept| {
+            is_wanted(&kept.silence.matchers) && self.matches(&kept.silence, rule, event, is_critical)
+        };
+        self.in_force().find(matches).map(|kept| kept.silence.id)
+    }
+
+    /// Whether a silence suppresses an event of a subscriber, in the sessions that it is for.
+    fn matches(&self, silence: &Silence, rule: &Subscriber, event: &Arc<Event>, is_critical: bool) -> bool {
+        let matchers = &silence.matchers;
+        let is_core = rule.activity == Activity::Core;
+        let is_named = matchers.subscriber.as_ref().is_some_and(|id| *id == rule.id);
+        let is_for_all = matchers.subscriber.as_ref().is_none_or(|id| id.as_str() == ALL_SUBSCRIBERS);
+        if !is_named && (is_core || !is_for_all) || is_critical && (is_core || !matchers.critical) {
+            return false;
+        }
+        matchers.types.as_ref().is_none_or(|types| types.matches(&event.event_type))
+            && matchers.source.as_ref().is_none_or(|source| **source == *event.source)
+            && (matchers.condition.is_none()
+                || self.conditions.get(&silence.id).is_some_and(|one| one.test(event).unwrap_or(false)))
+    }
+}

@@ -1,0 +1,206 @@
+//! What suppresses events of a subscriber: silences, and events that inhibit.
+//!
+//! An occurrence ends. A condition may still hold when the suppression ends, so it goes into a batch
+//! of its own, whose notification is held. What suppresses a part of the sessions alone is not
+//! applied here: the engine applies it where a session's queue takes the notification.
+
+use std::sync::Arc;
+
+use journal::time::Timestamp;
+
+use super::{
+    HoldChange, Pipeline, PipelineOutput, Resources,
+    key::KeyWriter,
+    newest,
+    row::Row,
+    rule::{Subscriber, Weight, is_alone},
+    silence::Matchers,
+    timing,
+};
+use crate::{
+    event::{Event, Scope, Seq},
+    hold::Hold,
+    ledger::Reason,
+    notification::{Notification, Priority},
+};
+
+impl Pipeline {
+    /// Takes an event that may inhibit events of this subscriber, or end what inhibits them. Whether it
+    /// is taken too does not matter.
+    pub fn inhibit(&mut self, seq: Seq, event: &Event, resources: Resources<'_>, now: Timestamp) {
+        self.handle_timeout(resources, now);
+        let rule = Arc::clone(&self.rule);
+        let trust = rule.wake.trust_in(event);
+        let inhibited = self.inhibitions.note(&rule.inhibit, &mut self.key, seq, event, trust, now);
+        self.end_inhibitions(inhibited.ended);
+        if inhibited.began {
+            let rows = self.suppress_rows(resources, now);
+            let scope = event.scope();
+            self.outputs.push_back(PipelineOutput::Holds(HoldChange::SuppressionBegan { scope, rows }));
+        }
+    }
+
+    pub(super) fn end_inhibitions(&mut self, ended: Vec<Seq>) {
+        if !ended.is_empty() {
+            self.outputs.push_back(PipelineOutput::Holds(HoldChange::InhibitionsEnded(ended)));
+        }
+    }
+
+    /// What suppresses an event for all of its sessions.
+    pub(super) fn suppressor(
+        &mut self,
+        seq: Seq,
+        event: &Arc<Event>,
+        weight: Weight,
+        resources: Resources<'_>,
+        now: Timestamp,
+    ) -> Option<Hold> {
+        let rule = Arc::clone(&self.rule);
+        let is_critical = is_alone(&rule, weight);
+        let silence = resources.silences.find(&rule, event, is_critical, |matchers| !matchers.is_scoped());
+        if let Some(by) = silence {
+            return Some(Hold::Silenced { since: now, by });
+        }
+        let scope = event.scope();
+        self.inhibitor(seq, event, is_critical, &|own| own.covers(&scope))
+            .map(|by| Hold::Inhibited { since: now, by })
+    }
+
+    /// The event that inhibits another one, among those whose scope `is_in` selects.
+    fn inhibitor(
+        &mut self,
+        seq: Seq,
+        event: &Event,
+        is_critical: bool,
+        is_in: &dyn Fn(&Scope) -> bool,
+    ) -> Option<Seq> {
+        let trust = self.rule.wake.trust_in(event);
+        let found =
+            self.inhibitions.find(&self.rule.inhibit, &mut self.key, seq, event, (trust, is_critical), is_in);
+        found.map(|one| one.by)
+    }
+
+    /// Whether what suppressed a row still does.
+    pub(super) fn is_in_force(&self, hold: &Hold, resources: Resources<'_>) -> bool {
+        match hold {
+            Hold::Silenced { by, .. } => resources.silences.is_in_force(*by),
+            Hold::Inhibited { by, .. } => self.inhibitions.until(*by).is_some(),
+            Hold::Quiet { .. } | Hold::Deferred { .. } => true,
+        }
+    }
+
+    /// Suppresses the rows of open batches, because something has begun to. Returns their number.
+    pub fn suppress_rows(&mut self, resources: Resources<'_>, now: Timestamp) -> usize {
+        let open: Vec<(Seq, Arc<Event>)> = (self.batcher.rows())
+            .filter(|row| row.suppressed.is_none())
+            .map(|row| (row.seq, Arc::clone(&row.event)))
+            .collect();
+        let mut suppressed = Vec::new();
+        for (seq, event) in open {
+            let weight = Weight::new(&self.rule, &event);
+            suppressed.extend(self.suppressor(seq, &event, weight, resources, now).map(|hold| (seq, hold)));
+        }
+        if suppressed.is_empty() {
+            return 0;
+        }
+        let hold_of = |seq: Seq| suppressed.iter().find(|(own, _)| *own == seq).map(|(_, hold)| hold.clone());
+        let rows = self.batcher.withdraw(&Scope::All, &mut |row| hold_of(row.seq).is_some());
+        let count = rows.len();
+        for row in rows {
+            let hold = hold_of(row.seq).expect("it was withdrawn for it");
+            self.suppress_row(row, hold, resources, now);
+        }
+        count
+    }
+
+    /// Ends a row of an open batch, or moves it to one that is held.
+    fn suppress_row(&mut self, row: Row, hold: Hold, resources: Resources<'_>, now: Timestamp) {
+        if !self.is_condition(row.seq, &row.event) {
+            return self.end(row.seq, reason(&hold));
+        }
+        let (rule, scope) = (Arc::clone(&self.rule), row.event.scope());
+        let group = group(&mut self.key, &rule, &row.event, Some(&hold));
+        let row = Row { suppressed: Some(hold), ..row };
+        let (full, over) = self.batcher.push(timing(&rule, resources.zone), &scope, group, row, now);
+        for row in over {
+            self.end(row.seq, Reason::BatchOverflow);
+        }
+        if let Some(batch) = full {
+            self.leave(batch, Weight::Usual, resources);
+        }
+    }
+
+    /// Whether an event reports a condition, which may still hold later.
+    pub(super) fn is_condition(&mut self, seq: Seq, event: &Event) -> bool {
+        newest::condition_of(&self.rule, &mut self.key, seq, event).is_some()
+    }
+
+    /// What suppresses a notification in a part of the sessions: one of the silences that
+    /// `is_silence` selects, or an event whose scope `is_in` selects, for each of its events.
+    pub fn suppressor_of(
+        &mut self,
+        notification: &Notification,
+        events: &mut dyn Iterator<Item = (Seq, &Arc<Event>)>,
+        chosen: &Chosen<'_>,
+        resources: Resources<'_>,
+        now: Timestamp,
+    ) -> Option<Hold> {
+        let is_critical = notification.priority == Priority::Critical;
+        let rule = Arc::clone(&self.rule);
+        let mut last = None;
+        for (seq, event) in events {
+            let silence = resources.silences.find(&rule, event, is_critical, |own| (chosen.is_silence)(own));
+            last = Some(match silence {
+                Some(by) => Hold::Silenced { since: now, by },
+                None => {
+                    let by = self.inhibitor(seq, event, is_critical, chosen.is_in)?;
+                    Hold::Inhibited { since: now, by }
+                }
+            });
+        }
+        last
+    }
+
+    /// Until when an event inhibits at the latest, if it does.
+    pub fn inhibits_until(&self, by: Seq) -> Option<Timestamp> {
+        self.inhibitions.until(by)
+    }
+
+    /// Whether an event inhibits in a part of the sessions.
+    pub fn inhibits_in_part(&self) -> bool {
+        self.inhibitions.is_scoped()
+    }
+}
+
+/// Which silences and which scopes count.
+pub struct Chosen<'a> {
+    /// Of silences.
+    pub is_silence: &'a dyn Fn(&Matchers) -> bool,
+    /// Of the events that inhibit.
+    pub is_in: &'a dyn Fn(&Scope) -> bool,
+}
+
+/// The reason for which a suppressed occurrence ends.
+pub fn reason(hold: &Hold) -> Reason {
+    match hold {
+        Hold::Silenced { by, .. } => Reason::Silenced { by: *by },
+        Hold::Inhibited { by, .. } => Reason::Inhibited { by: *by },
+        Hold::Quiet { .. } | Hold::Deferred { .. } => unreachable!("these suppress nothing"),
+    }
+}
+
+/// The key of the batch of an event; suppressed events have batches of their own.
+pub(super) fn group<'k>(
+    key: &'k mut KeyWriter,
+    rule: &Subscriber,
+    event: &Event,
+    suppressed: Option<&Hold>,
+) -> &'k [u8] {
+    let mut writer = key.start().fields(&rule.batching.group_by, event);
+    match suppressed {
+        Some(Hold::Silenced { by, .. }) => writer = writer.word(b"silenced").text(by.as_str()),
+        Some(Hold::Inhibited { by, .. }) => writer = writer.word(b"inhibited").text(&by.to_string()),
+        Some(Hold::Quiet { .. } | Hold::Deferred { .. }) | None => {}
+    }
+    writer.finish()
+}

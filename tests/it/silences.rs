@@ -1,0 +1,139 @@
+//! `aside silence` and the holds that people see, with a running daemon.
+
+use serde_json::json;
+
+use crate::{
+    acting::Client,
+    support::daemon::{Home, at, eventually, text},
+};
+
+const PAGER: &str = r#"[subscriber]
+id = "pager"
+[events]
+types = ["pager.alert.fired"]
+[batching]
+window_ms = 0
+[limits]
+resolved_by = ["pager.alert.resolved"]
+equal = "payload.name"
+[output]
+one = "alert: {{ payload.name }}"
+"#;
+
+const LATER: &str = r#"[subscriber]
+id = "later"
+[events]
+types = ["later.thing.happened"]
+[batching]
+window_ms = 0
+[limits]
+deliver_after = ["3 turns", "tool:Bash"]
+"#;
+
+fn alert(name: &str) -> serde_json::Value {
+    json!({ "id": name, "type": "pager.alert.fired", "source": "prometheus", "payload": { "name": name, "zone": "eu" } })
+}
+
+#[test]
+fn a_silence_is_made_seen_kept_and_ended() {
+    let home = Home::with(&[("subscribers/pager.toml", PAGER)]);
+    let daemon = home.serve();
+    home.exchange("s1", &json!({ "point": "turn_start", "carrier": "c1" }));
+    home.publish(&alert("disk"));
+    let made = home.print(&["silence", "add", "--where", "payload.zone == 'eu'", "--comment", "db move"]);
+    let id = made.split_whitespace().next().expect("an id").to_owned();
+    assert!(made.contains("silences where payload.zone == 'eu', ends in"), "{made}");
+    assert!(made.contains("now: 1 pending and 0 in open batches; critical ones pass"), "{made}");
+    let inbox = home.print(&["inbox", "--list"]);
+    assert!(inbox.contains(&format!("held: silenced by {id}, ends in")), "{inbox}");
+    assert!(home.print(&["status", "--verbose"]).contains("1 pending, 1 of them held (1 silenced)"));
+    let answer = home.exchange("s1", &json!({ "point": "turn_start", "carrier": "c2" }));
+    assert_eq!(answer.status(), 204);
+    // A kill forgets nothing.
+    daemon.kill();
+    let _daemon = home.serve();
+    let list = home.print(&["silence"]);
+    assert!(list.contains(&id) && list.contains("where payload.zone == 'eu': db move"), "{list}");
+    let longer = home.print(&["silence", "extend", &id, "--for", "3h"]);
+    assert!(longer.starts_with(&format!("{id} ends in ")), "{longer}");
+    assert_eq!(home.print(&["silence", "expire", &id]), format!("ended {id}\n"));
+    let answer = home.exchange("s1", &json!({ "point": "turn_start", "carrier": "c3" })).json();
+    assert!(at(&answer, "/text").as_str().is_some_and(|text| text.contains("alert: disk")), "{answer}");
+    assert_eq!(home.print(&["silence"]), "no silences\n");
+    assert!(home.print(&["silence", "--all"]).contains(&id));
+}
+
+#[test]
+fn a_silenced_occurrence_names_its_silence() {
+    let occurrence =
+        PAGER.replace("resolved_by = [\"pager.alert.resolved\"]\nequal = \"payload.name\"\n", "");
+    let home = Home::with(&[("subscribers/pager.toml", &occurrence)]);
+    let _daemon = home.serve();
+    let body = json!({ "id": "move", "subscriber": "pager", "for": "2h" }).to_string();
+    assert_eq!(home.ask("POST", "/v1/silences", &body).status(), 201);
+    // The same request again changes nothing.
+    assert_eq!(home.ask("POST", "/v1/silences", &body).status(), 201);
+    home.publish(&alert("disk"));
+    let why = eventually("the history has it", || {
+        let why = text(&home.run(&["why", "disk"]).stdout);
+        why.contains("silence move").then_some(why)
+    });
+    assert!(why.contains("pager did not take it: the silence move suppressed it"), "{why}");
+    home.print(&["silence", "expire", "--all"]);
+    let answer = eventually("the silence said what it did", || {
+        let exchange = json!({ "point": "turn_end", "carrier": "c1" });
+        let answer = home.exchange("s1", &exchange);
+        (answer.status() == 200).then(|| answer.json())
+    });
+    let said = at(&answer, "/text").to_string();
+    assert!(said.contains("silenced_until_now: 1 of pager (move)"), "{said}");
+}
+
+#[test]
+fn a_wrong_silence_is_refused_by_field() {
+    let home = Home::with(&[("subscribers/pager.toml", PAGER)]);
+    let _daemon = home.serve();
+    for (body, part) in [
+        (json!({}), "a silence names what it suppresses"),
+        (json!({ "subscriber": "pagr" }), "did you mean `pager`?"),
+        (json!({ "where": "paylod.zone" }), "is not an expression"),
+        (json!({ "type": "pager..x" }), "is not a pattern of types"),
+        (json!({ "subscriber": "*", "for": "40d" }), "at most 30 days"),
+        (json!({ "subscriber": "*", "for": "1h", "until": "2030-01-01T00:00:00Z" }), "exclude each other"),
+        (json!({ "subscriber": "*", "id": "a b" }), "must be 1 to 15 letters"),
+        (json!({ "session": "nobody" }), "nobody"),
+        (json!({ "subscribr": "pager" }), "subscriber"),
+    ] {
+        let answer = home.ask("POST", "/v1/silences", &body.to_string());
+        let said = answer.json().to_string();
+        assert!(answer.status() >= 400 && said.contains(part), "{body}: {said}");
+    }
+    assert_eq!(home.ask("DELETE", "/v1/silences/none", "").status(), 404);
+    assert_eq!(home.print(&["silence"]), "no silences\n");
+}
+
+#[test]
+fn a_delay_is_seen_in_the_inbox() {
+    let home = Home::with(&[("subscribers/later.toml", LATER)]);
+    let _daemon = home.serve();
+    home.exchange("s1", &json!({ "point": "turn_start", "carrier": "c1" }));
+    home.publish(&json!({ "type": "later.thing.happened", "source": "x", "payload": { "n": 1 } }));
+    let inbox = home.print(&["inbox", "--list"]);
+    let held = "held: deferred by limits.deliver_after, after 3 turns or after tool:Bash";
+    assert!(inbox.contains(held), "{inbox}");
+    let exchange = json!({ "point": "after_tool", "carrier": "c2", "tool": "Bash", "turn": "1" });
+    let answer = home.exchange("s1", &exchange);
+    assert_eq!(answer.status(), 200);
+}
+
+#[test]
+fn an_agent_cannot_silence() {
+    let home = Home::with(&[("subscribers/pager.toml", PAGER)]);
+    let _daemon = home.serve();
+    let mut client = Client::new(&home, "agent-1");
+    for command in ["add --subscriber pager", "expire s1"] {
+        let output = client.run(&format!("\"$ASIDE\" silence {command}"));
+        assert!(output.contains("an agent cannot silence; its user can"), "{command}: {output}");
+    }
+    assert_eq!(home.print(&["silence"]), "no silences\n");
+}
