@@ -14,7 +14,7 @@ mod succession;
 mod text;
 mod timeline;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use engine::{
     Engine, Input, Output, RequestId,
@@ -22,8 +22,10 @@ use engine::{
     exchange::{
         Budget, ContextChange, Conversations, Exchange, Format, Harness, InjectionId, Release, Trigger,
     },
-    ledger::ConfirmedBy,
-    notification::{InjectionPoint, Tokens},
+    hold::{Hold, SilenceId},
+    ledger::{ConfirmedBy, LedgerEntry},
+    notification::{InjectionPoint, NotificationId, SubscriberId, Tokens},
+    pipeline::silence::{Matchers, Silence},
 };
 use journal::time::Timestamp;
 use proptest::{prelude::*, test_runner::RngSeed};
@@ -32,7 +34,7 @@ use serde_json::json;
 use crate::support::{generations, restored::restored};
 use account::Account;
 use strum::VariantArray;
-use timeline::{Asked, SCOPES, SESSIONS, Step, TOOLS, TYPES, What, timelines};
+use timeline::{Asked, SCOPES, SESSIONS, SILENCES, Step, TOOLS, TYPES, What, timelines};
 
 /// Not zero, so that no check passes because a value is zero.
 const BEGIN: Timestamp = Timestamp::from_millis(1_700_000_000_000);
@@ -63,6 +65,8 @@ enum Content {
     /// With whether the session may return.
     Closed(SessionId, bool),
     Rules(usize),
+    Silence(Silence),
+    SilenceEnd(SilenceId),
     ShuttingDown,
 }
 
@@ -90,6 +94,8 @@ impl Record {
             Content::Closed(session, true) => Input::SessionSuspended { session: session.clone() },
             Content::Closed(session, false) => Input::SessionEnded { session: session.clone() },
             Content::Rules(generation) => Input::RulesReplaced(generations::rules(*generation)),
+            Content::Silence(silence) => Input::Silenced(silence.clone().into()),
+            Content::SilenceEnd(id) => Input::SilencesEnded(vec![*id]),
             Content::ShuttingDown => Input::ShuttingDown,
         }
     }
@@ -162,6 +168,11 @@ impl Live {
                 self.append(Content::Closed(session_id(*session), *may_return));
             }
             What::Rules { generation } => self.append(Content::Rules(*generation)),
+            What::Silence { silence, lasts_ms } => {
+                let silence = self.silence(*silence, *lasts_ms);
+                self.append(Content::Silence(silence));
+            }
+            What::Expire { silence } => self.append(Content::SilenceEnd(silence_id(*silence))),
             What::Shutdown => {
                 self.append(Content::ShuttingDown);
                 self.account.assert_no_row_waits();
@@ -171,6 +182,8 @@ impl Live {
 
     /// Ends everything: afterwards no batch is open and no deadline is left.
     fn end(&mut self) {
+        // Without quiet hours and digests.
+        self.append(Content::Rules(1));
         self.append(Content::ShuttingDown);
         self.account.assert_no_row_waits();
         let open: Vec<SessionId> = self.engine.sessions().views().map(|session| session.id.clone()).collect();
@@ -200,10 +213,16 @@ impl Live {
     }
 
     fn handle(&mut self, record: Option<&Record>) {
+        let held = self.held();
         self.engine.handle(record.map_or(Input::Tick, Record::input), self.now);
         let outputs: Vec<Output> = std::iter::from_fn(|| self.engine.poll_output()).collect();
         self.outputs.extend(outputs.iter().map(|output| format!("{output:?}")));
         self.account.check(record, &outputs, &self.engine, self.now);
+        for output in &outputs {
+            if let Output::Record(LedgerEntry::Injected { notification, session, .. }) = output {
+                assert!(!held.contains(&(session.clone(), *notification)), "{notification} is held");
+            }
+        }
         let due = self.engine.poll_timeout();
         assert!(due.is_none_or(|(due, _)| due > self.now), "woken at {}, it asks for {due:?}", self.now);
         for output in outputs {
@@ -223,6 +242,41 @@ impl Live {
                 | Output::Session(..) => {}
             }
         }
+    }
+
+    /// What is suppressed, or held by quiet hours that do not end now.
+    fn held(&self) -> BTreeSet<(SessionId, NotificationId)> {
+        let mut held = BTreeSet::new();
+        for session in self.engine.sessions().views() {
+            for pending in session.injector.view(self.now).pending {
+                let is_held = pending.holds.iter().any(|hold| match hold {
+                    Hold::Quiet { until, .. } => *until > self.now,
+                    Hold::Silenced { .. } | Hold::Inhibited { .. } => {
+                        self.engine.ends(hold).is_some_and(|until| until > self.now)
+                    }
+                    Hold::Deferred { .. } => false,
+                });
+                if is_held {
+                    held.insert((session.id.clone(), pending.notification.id));
+                }
+            }
+        }
+        held
+    }
+
+    fn silence(&self, number: usize, lasts_ms: u64) -> Silence {
+        let ([subscriber, condition, session, workspace], critical) = SILENCES[number];
+        let matchers = Matchers {
+            subscriber: subscriber.map(SubscriberId::new),
+            condition: condition.map(Into::into),
+            session: session.map(SessionId::new),
+            workspace: workspace.map(Into::into),
+            critical,
+            ..Matchers::default()
+        };
+        let until = Timestamp::from_millis(self.now.as_millis() + lasts_ms);
+        let (by, comment) = ("model".into(), "".into());
+        Silence { id: silence_id(number), matchers, until, by, comment }
     }
 
     fn emit(&mut self, event: Event) {
@@ -261,7 +315,7 @@ impl Live {
             turn: asked.turn.map(|turn| format!("t{turn}").into()),
             step: asked.step.map(|step| step.to_string().into()),
             harness,
-            tool: None,
+            tool: asked.turn.filter(|turn| *turn == 1).map(|_| "grep".into()),
             acks: ack.into_iter().collect(),
             known_calls: Vec::new(),
             budget,
@@ -279,6 +333,10 @@ impl Live {
         let given = self.injections.get(&session).and_then(|given| given.iter().rev().nth(newest)).cloned();
         (session, given.unwrap_or_else(|| InjectionId::new("nosuch")))
     }
+}
+
+fn silence_id(number: usize) -> SilenceId {
+    SilenceId::new(&format!("s{number}"))
 }
 
 fn payload(tool: &str, n: u8) -> serde_json::Value {

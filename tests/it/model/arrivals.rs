@@ -13,18 +13,18 @@ impl Account {
         let is_concerned = self.concerns(&self.made[id].scope, session);
         let made = self.made.get_mut(id).expect("made");
         let is_claimed = is_concerned && std::mem::replace(&mut made.is_unclaimed, false);
+        let is_new = is_routed || is_claimed;
+        let continued = if is_new { None } else { self.comes_from_predecessor(id, session) };
         let left = self.left.get(id).filter(|left| is_concerned && (is_claimed || left.session != *session));
+        // One that a third session left comes from the predecessor all the same.
+        let left = left.filter(|_| continued.is_none());
         let mut again = left.is_some_and(|left| left.again);
         let is_left = left.is_some();
         if is_left {
             self.left.remove(id);
         }
         let had_left = self.was_left.remove(&(session.clone(), *id));
-        let handed = if is_routed || is_claimed || is_left {
-            Some(again)
-        } else {
-            self.comes_from_predecessor(id, session)
-        };
+        let handed = if is_new || is_left { Some(again) } else { continued };
         if let Some(before) = handed {
             again = before;
         } else {

@@ -94,3 +94,9 @@ fn turns(all: &[Answered]) -> (Vec<Option<usize>>, Option<Arc<str>>) {
     }
     (turns, name)
 }
+
+/// The same carrier gets the same answer, but for the remarks, which are about its request.
+pub(super) fn assert_same(answer: &Answer, before: &Answer) {
+    let [answer, before] = [answer, before].map(|one| Answer { remarks: Vec::new(), ..one.clone() });
+    assert_eq!(answer, before);
+}

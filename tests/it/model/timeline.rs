@@ -38,6 +38,17 @@ pub(super) const SESSIONS: [(&str, Option<&str>, Option<&str>); 4] = [
     ("nomad", None, None),
 ];
 
+/// Silences: the subscriber, `where`, the session, the folder, and whether critical ones too.
+pub(super) const SILENCES: [([Option<&str>; 4], bool); 7] = [
+    ([Some("windowed"), None, None, None], false),
+    ([Some("holds"), None, None, None], false),
+    ([Some("*"), None, None, None], true),
+    ([None, Some("payload.n > 1"), None, None], false),
+    ([None, None, Some("root"), None], false),
+    ([Some("inhibited"), None, None, Some("/w")], false),
+    ([Some("kept"), None, None, None], true),
+];
+
 /// Inputs in their order.
 #[derive(Clone)]
 pub(super) struct Timeline(pub(super) Vec<Step>);
@@ -84,6 +95,13 @@ pub(super) enum What {
     },
     Rules {
         generation: usize,
+    },
+    Silence {
+        silence: usize,
+        lasts_ms: u64,
+    },
+    Expire {
+        silence: usize,
     },
     Shutdown,
 }
@@ -139,6 +157,9 @@ fn step() -> impl Strategy<Value = Step> {
         2 => (session, any::<bool>())
             .prop_map(|(session, may_return)| What::Close { session, may_return }),
         1 => (0..GENERATIONS).prop_map(|generation| What::Rules { generation }),
+        1 => (0..SILENCES.len(), 1..90_000_u64)
+            .prop_map(|(silence, lasts_ms)| What::Silence { silence, lasts_ms }),
+        1 => (0..SILENCES.len()).prop_map(|silence| What::Expire { silence }),
         1 => Just(What::Shutdown),
     ];
     (after_ms, what).prop_map(|(after_ms, what)| Step { after_ms, what })
