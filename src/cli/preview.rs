@@ -8,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use engine::{event::EventType, exchange::Format, nearest::nearest, words::counted};
+use engine::{event::catalogue::OwnSeverities, exchange::Format, nearest::nearest, words::counted};
 use serde_json::Value;
 use toon::tokens;
 
@@ -16,15 +16,20 @@ use super::{
     CliError, Context,
     check::{Target, compiled, is_path, over_layer},
     context::with_query,
+    subscribers::write_new,
     terminal::{Terminal, Tone, width},
 };
 use crate::{
     api::wire::history::EventPage,
     config::{
-        case::TestEvent,
+        case::{
+            TestEvent,
+            fixture::{Mistake, read_events, write_events},
+        },
         compile::Compiled,
         layers::Sources,
-        trial::preview::{Preview, Previewed, event, hostile, varied},
+        report::Place,
+        trial::preview::{Preview, Previewed, for_all, hostile, varied},
     },
 };
 
@@ -41,9 +46,15 @@ pub(super) struct Args {
     /// The newest events of its types, from the daemon's history
     #[arg(long, value_name = "N", conflicts_with = "input", value_parser = clap::value_parser!(u16).range(1..=1_000))]
     last: Option<u16>,
-    /// Events from a file, or `-` for stdin: JSON with `type` and `payload`, a list of them, or one a line
+    /// Events from a file, or `-` for stdin: JSON as it is published, a list, one a line, or CloudEvents
     #[arg(long, value_name = "FILE|-")]
     input: Option<PathBuf>,
+    /// The events of `fixtures/NAME.json`
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["input", "last"])]
+    fixture: Option<String>,
+    /// Save the events as `fixtures/NAME.json` of your configuration, without secrets
+    #[arg(long, value_name = "NAME", value_parser = fixture_name)]
+    save: Option<String>,
     /// The numbers of events in a batch [default: 1,3, or 1 and all]
     #[arg(long, value_name = "N,..", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(1..=1_000))]
     count: Vec<u16>,
@@ -80,13 +91,20 @@ struct Given {
     is_real: bool,
 }
 
+impl Given {
+    /// How many of them are played once: examples may be of several types, and a batch is of the first.
+    fn own(&self) -> usize {
+        if self.is_real { self.events.len() } else { 1 }
+    }
+}
+
 pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError> {
     let paths = context.paths.as_ref().map_err(|error| CliError::Paths(error.clone()))?;
     let files: Vec<&String> = Some(&args.wanted).filter(|wanted| is_path(wanted)).into_iter().collect();
     let targets = over_layer(&paths.config, &files)?;
     let (sources, compiled) = compiled(Sources::shipped_with_tests(), &targets, context)?;
     let preview = subscriber(args, &targets, &compiled)?;
-    let given = given(args, &preview, context)?;
+    let given = given(args, &preview, &compiled, context)?;
     let Some(first) = given.events.first() else {
         let types = preview.types().join(", ");
         return Err(CliError::Usage(format!(
@@ -98,7 +116,30 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
         true => page.hostile(first),
         false => page.batches(&given),
     };
-    context.print(&text)
+    context.print(&text)?;
+    match &args.save {
+        Some(name) => save(name, &given, context),
+        None => Ok(()),
+    }
+}
+
+/// The name of a fixture.
+fn fixture_name(name: &str) -> Result<String, String> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+    match !name.is_empty() && name.chars().all(is_plain) {
+        true => Ok(name.to_owned()),
+        false => Err("the name of a fixture has letters, digits, `-` and `_`".to_owned()),
+    }
+}
+
+/// Writes the fixture `name` of the user.
+fn save(name: &str, given: &Given, context: &mut Context<'_>) -> Result<(), CliError> {
+    let path = context.paths()?.config.join(format!("fixtures/{name}.json"));
+    let events = given.events.get(..given.own()).unwrap_or_default();
+    write_new(&path, &write_events(events))?;
+    let count = counted(events.len(), "event");
+    context
+        .say(&format!("wrote {}, {count}\nnext: a test uses it as [\"0s\", \"@{name}\"]\n", path.display()))
 }
 
 /// The subscriber that the argument names.
@@ -122,73 +163,66 @@ fn subscriber<'c>(args: &Args, targets: &[Target], compiled: &'c Compiled) -> Re
     })
 }
 
-fn given(args: &Args, preview: &Preview<'_>, context: &Context<'_>) -> Result<Given, CliError> {
+fn given(
+    args: &Args,
+    preview: &Preview<'_>,
+    compiled: &Compiled,
+    context: &Context<'_>,
+) -> Result<Given, CliError> {
+    let severities = OwnSeverities::new(&compiled.events);
+    let all = |events: Vec<TestEvent>| events.into_iter().map(for_all).collect();
     if let Some(path) = &args.input {
-        let events = read_events(&read_input(path)?)?;
-        return Ok(Given { events, origin: "from the input", is_real: true });
+        let events = read_input(path, &severities)?;
+        return Ok(Given { events: all(events), origin: "from the input", is_real: true });
+    }
+    if let Some(name) = &args.fixture {
+        let events = compiled.fixtures.named(name).map_err(CliError::Usage)?;
+        return Ok(Given { events: all(events.to_vec()), origin: "from the fixture", is_real: true });
     }
     if let Some(count) = args.last {
-        let events = last(preview, usize::from(count), context)?;
-        return Ok(Given { events, origin: "from the history", is_real: true });
+        let events = last(preview, usize::from(count), &severities, context)?;
+        return Ok(Given { events: all(events), origin: "from the history", is_real: true });
     }
     let (events, is_invented) = preview.examples();
     let origin = if is_invented { "invented, as its types have no example" } else { "an example" };
     Ok(Given { events, origin, is_real: false })
 }
 
-fn read_input(path: &Path) -> Result<String, CliError> {
+/// The events of a file or of stdin.
+fn read_input(path: &Path, severities: &OwnSeverities) -> Result<Vec<TestEvent>, CliError> {
     let mut text = String::new();
     let read = match path.to_str() {
         Some("-") => io::stdin().read_to_string(&mut text).map(|_| ()),
         _ => fs::read_to_string(path).map(|read| text = read),
     };
     let name = path.display().to_string();
-    read.map(|()| text).map_err(|source| CliError::Input { name, source })
-}
-
-/// Reads a JSON event, a list of events, or an event a line.
-fn read_events(text: &str) -> Result<Vec<TestEvent>, CliError> {
-    let mut events = Vec::new();
-    for value in serde_json::Deserializer::from_str(text).into_iter::<Value>() {
-        let value = value.map_err(|error| CliError::Usage(format!("the input is not JSON: {error}")))?;
-        let items = match value {
-            Value::Array(items) => items,
-            one @ (Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_)) => {
-                vec![one]
-            }
-        };
-        events.extend(items.into_iter().map(read_event).collect::<Result<Vec<_>, _>>()?);
-    }
-    if events.is_empty() { Err(CliError::Usage("the input has no event".to_owned())) } else { Ok(events) }
-}
-
-fn read_event(mut value: Value) -> Result<TestEvent, CliError> {
-    let wrong = |message: String| CliError::Usage(format!("the input is no event: {message}"));
-    let word = |value: &Value, name: &str| value.get(name).and_then(Value::as_str).map(str::to_owned);
-    let event_type = word(&value, "type").ok_or_else(|| wrong("it has no `type`".to_owned()))?;
-    let event_type: EventType = event_type.parse().map_err(|error| wrong(format!("{error}")))?;
-    let payload = value.get_mut("payload").map_or_else(|| Value::Object(Default::default()), Value::take);
-    if !payload.is_object() {
-        return Err(wrong("its `payload` is no object".to_owned()));
-    }
-    let severity = word(&value, "severity").map(|word| word.parse()).transpose();
-    let severity = severity.map_err(|error| wrong(format!("{error}")))?;
-    let source = word(&value, "source").map(Into::into);
-    Ok(TestEvent { severity, source, ..event(event_type, payload) })
+    read.map_err(|source| CliError::Input { name: name.clone(), source })?;
+    let name = if name == "-" { "stdin".to_owned() } else { name };
+    read_events(&text, severities).map_err(|Mistake { range, message }| {
+        let place = Place::new(&name.into(), &text.into(), range);
+        CliError::Usage(format!("{place}: {message}"))
+    })
 }
 
 /// The newest events of the subscriber's types, oldest first.
-fn last(preview: &Preview<'_>, count: usize, context: &Context<'_>) -> Result<Vec<TestEvent>, CliError> {
+fn last(
+    preview: &Preview<'_>,
+    count: usize,
+    severities: &OwnSeverities,
+    context: &Context<'_>,
+) -> Result<Vec<TestEvent>, CliError> {
+    const DOING: &str = "read the last events";
     let limit = count.to_string();
     let mut found: Vec<(String, TestEvent)> = Vec::new();
     for pattern in preview.types() {
         let path = with_query("/v1/events", &[("type", Some(&pattern)), ("limit", Some(&limit))]);
-        let page: EventPage = context.get("read the last events", &path)?;
+        let page: EventPage = context.get(DOING, &path)?;
         for line in &page.events {
-            let value: Value = serde_json::from_str(line.event.get())
-                .map_err(|source| CliError::Answer { doing: "read the last events", source })?;
-            let at = value.get("timestamp").and_then(Value::as_str).unwrap_or_default().to_owned();
-            found.push((at, read_event(value)?));
+            let at = line.view().map_err(|source| CliError::Answer { doing: DOING, source })?.timestamp;
+            let events = read_events(line.event.get(), severities);
+            let events =
+                events.map_err(|mistake| CliError::Usage(format!("{DOING}: {}", mistake.message)))?;
+            found.extend(events.into_iter().map(|event| (at.clone(), event)));
         }
     }
     found.sort_by(|(a, _), (b, _)| b.cmp(a));
@@ -206,8 +240,7 @@ struct Page<'a> {
 impl Page<'_> {
     /// Each batch with its text.
     fn batches(&self, given: &Given) -> String {
-        // Examples may be of several types: a batch is of the first one.
-        let own = if given.is_real { given.events.len() } else { 1 };
+        let own = given.own();
         let mut counts: Vec<usize> = match (self.args.count.as_slice(), given.is_real) {
             ([], true) => vec![1, own],
             ([], false) => COUNTS.to_vec(),
@@ -418,7 +451,7 @@ mod tests {
         for (args, part) in [
             (&["deploy"][..], "there is no subscriber `deploy`; did you mean `deploys`?"),
             (&["gone.toml"], "gone.toml is neither a folder nor a file"),
-            (&["deploys", "--input", "FILE"], "the input is not JSON"),
+            (&["deploys", "--input", "FILE"], "deploys.toml:1:2: not JSON"),
             (&["deploys", "--count", "0"], "0 is not in 1..=1000"),
         ] {
             let wrong = shown(SUBSCRIBER, args).expect_err("it is wrong");
@@ -429,8 +462,33 @@ mod tests {
     }
 
     #[test]
+    fn previewed_events_are_saved_and_taken_again() {
+        let folder = Scratch::new();
+        fs::create_dir_all(folder.path().join("subscribers")).expect("a folder");
+        fs::write(folder.path().join("subscribers/deploys.toml"), SUBSCRIBER).expect("written");
+        let run = |args: &[&str]| run_in(&FakeDaemon::silent(), folder.path(), args);
+        let said = run(&["preview", "deploys", "--count", "1", "--save", "web"]).expect("saved");
+        for part in ["fixtures/web.json, 1 event\n", "next: a test uses it as [\"0s\", \"@web\"]\n"] {
+            assert!(said.contains(part), "{part}: {said}");
+        }
+        let text = run(&["preview", "deploys", "--fixture", "web"]).expect("it is shown");
+        assert!(
+            text.contains("one deploy.done, from the fixture  ") && text.contains("deploy: web7"),
+            "{text}"
+        );
+        for (args, part) in [
+            (["--fixture", "wbe"], "there is no fixture `wbe`; did you mean `web`?"),
+            (["--save", "web"], "web.json exists already"),
+            (["--save", "../web"], "the name of a fixture has letters"),
+        ] {
+            let wrong = run(&[&["preview", "deploys"][..], &args].concat()).expect_err("it is wrong");
+            assert!(wrong.contains(part), "{args:?}: {wrong}");
+        }
+    }
+
+    #[test]
     fn last_events_are_those_of_the_daemon() {
-        let page = r#"{"events":[{"event":{"type":"tool.call.failure","payload":{"tool_name":"grep","error_type":"timeout"},"timestamp":"2026-01-05T09:00:00Z"},"notifications":[],"ended":[]}],"unmatched":0,"projection":{"applied":1,"behind":0}}"#;
+        let page = r#"{"events":[{"event":{"seq":9,"id":"e","source":"x","severity":"error","type":"tool.call.failure","payload":{"tool_name":"grep","error_type":"timeout"},"timestamp":"2026-01-05T09:00:00Z"},"notifications":[],"ended":[]}],"unmatched":0,"projection":{"applied":1,"behind":0}}"#;
         let daemon = FakeDaemon::answering_paths(&[
             ("/v1/events?type=tool.call.failure&limit=2", page),
             ("/v1/events?type=tool.call.timeout&limit=2", page),

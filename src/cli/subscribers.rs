@@ -146,7 +146,7 @@ pub(super) fn edit(args: &EditArgs, context: &mut Context<'_>) -> Result<(), Cli
 /// Writes a file that does not exist yet, whole or not at all.
 ///
 /// Errors: it exists, or cannot be written.
-fn write_new(path: &Path, text: &str) -> Result<(), CliError> {
+pub(super) fn write_new(path: &Path, text: &str) -> Result<(), CliError> {
     let name = path.display().to_string();
     let wrong = |source: io::Error| {
         if source.kind() == io::ErrorKind::AlreadyExists {

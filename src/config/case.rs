@@ -3,7 +3,9 @@
 //! They are read here, kept with the subscriber, and run in simulated time. Units: every time
 //! counts from the beginning of the test.
 
+mod event;
 mod expectation;
+pub mod fixture;
 mod step;
 
 use engine::{notification::SubscriberId, sorted::SortedSet};
@@ -16,9 +18,11 @@ use crate::config::{
     values,
 };
 
+pub(crate) use self::fixture::Fixtures;
 pub use self::{
+    event::{TestEvent, TestScope},
     expectation::{Check, Claim, Delivered, DirectiveWord, Ended, Expectation, Outcome},
-    step::{Action, Step, TestEvent, TestExchange, TestScope, TestSession, TestSessionState, TestSilence},
+    step::{Action, Step, TestExchange, TestSession, TestSessionState, TestSilence},
 };
 
 /// Most steps of a test.
@@ -64,32 +68,35 @@ impl SubscriberTest {
     }
 }
 
-/// Reads every `[[tests]]` of a file.
-pub(crate) fn read(document: &Document<'_>) -> (Vec<SubscriberTest>, Vec<Diagnostic>) {
+/// Reads every `[[tests]]` of a file, but those that name a fixture with a mistake.
+pub(crate) fn read(document: &Document<'_>, fixtures: &Fixtures) -> (Vec<SubscriberTest>, Vec<Diagnostic>) {
     let Some(value) = document.value("tests") else { return (Vec::new(), Vec::new()) };
     let Some(items) = value.items() else { return (Vec::new(), value.wrong_kind("an array of tables")) };
     let (mut tests, mut found, mut names) = (Vec::new(), Vec::new(), SortedSet::new());
     for item in items {
-        match read_test(&item) {
-            Ok(test) if !names.insert(test.name.clone()) => {
+        match read_test(&item, fixtures) {
+            Ok(Some(test)) if !names.insert(test.name.clone()) => {
                 found.push(item.error(format!("there are two tests named `{}`", shown(&test.name))));
             }
-            Ok(test) => tests.push(test),
+            Ok(test) => tests.extend(test),
             Err(wrong) => found.extend(wrong),
         }
     }
     (tests, found)
 }
 
-fn read_test(value: &Value<'_>) -> Parsed<SubscriberTest> {
+fn read_test(value: &Value<'_>, fixtures: &Fixtures) -> Parsed<Option<SubscriberTest>> {
     let mut section = value.section().ok_or_else(|| value.wrong_kind("a table"))?;
     let name = section.require("name", values::words);
     let (start, zone) = section.read("start", read_start).unwrap_or_else(|| (START, Zone::default()));
     let with = section.read("with", |value| values::list(value, read_other)).unwrap_or_default();
-    let at = section.require("at", |value| values::list(value, step::read));
+    let at = section.require("at", |value| values::list(value, |item| step::read(item, fixtures)));
+    let at = at.map(|at| at.into_iter().collect::<Option<Vec<_>>>());
+    let has_mistake = at == Some(None);
+    let at = at.map(|at| at.into_iter().flatten().flatten().collect::<Vec<Step>>());
     let expect = section.require("expect", |value| values::list(value, expectation::read));
     if let Some(at) = &at {
-        if !at.is_sorted_by_key(|step: &Step| step.at) {
+        if !at.is_sorted_by_key(|step| step.at) {
             section.object("at", |value| value.error("the steps are not in the order of their times"));
         }
         if at.len() > STEPS_MAX {
@@ -101,7 +108,7 @@ fn read_test(value: &Value<'_>) -> Parsed<SubscriberTest> {
     match (name, at, expect) {
         (Some(name), Some(at), Some(expect)) if found.is_empty() => {
             let test = SubscriberTest { name: name.to_owned(), start, zone, with, at, expect, place };
-            test.check().map(|()| test)
+            test.check().map(|()| Some(test).filter(|_| !has_mistake))
         }
         _ => Err(found),
     }

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use engine::{
-    event::{EventType, catalogue::CatalogueEntry},
+    event::catalogue::{CatalogueEntry, OwnSeverities},
     notification::SubscriberId,
     pipeline::render::{TemplateError, Templates},
     rules::CompiledRules,
@@ -18,7 +18,7 @@ use engine::{
 use crate::{
     capability::outside::{self, Generation},
     config::{
-        case::SubscriberTest,
+        case::{Fixtures, SubscriberTest},
         catalogue::{self, Entries},
         daemon::{self, DaemonConfig},
         layers::{FileKind, LayerKind, SourceFile, Sources, Unreadable},
@@ -49,6 +49,8 @@ pub struct Compiled {
     pub declared: SortedMap<SubscriberId, DeclaredPlaces>,
     /// The files of each subscriber, remainders included: the whole one, then those that inherit.
     pub files: SortedMap<SubscriberId, Vec<SourceFile>>,
+    /// The saved events of the layers.
+    pub fixtures: Fixtures,
     /// Entries that the `events.toml` of the layers add to the catalogue, by type.
     pub events: Vec<CatalogueEntry>,
     /// The expected webhooks, and the rows of the layers for them.
@@ -88,7 +90,11 @@ pub fn compile(sources: &Sources, known_types: &[&str]) -> Compiled {
     for file in sources.of_kind(FileKind::Webhooks) {
         found.extend(webhooks::read(file, &mut own_rows));
     }
-    let known: Vec<&str> = known_types.iter().copied().chain(events.keys().map(EventType::as_str)).collect();
+    let events: Vec<_> = events.into_values().collect();
+    let severities = OwnSeverities::new(&events);
+    let fixtures = Fixtures::read(sources.of_kind(FileKind::Fixture), &severities, &mut found);
+    let known: Vec<&str> =
+        known_types.iter().copied().chain(events.iter().map(|entry| entry.event_type.as_str())).collect();
     let context = Context {
         templates: KnownTemplates {
             compiled: &templates,
@@ -99,6 +105,7 @@ pub fn compile(sources: &Sources, known_types: &[&str]) -> Compiled {
         known_types: if known_types.is_empty() { known_types } else { &known },
         injection_tokens: settings.injection.max_tokens,
         wake: Arc::clone(&settings.wake),
+        fixtures: &fixtures,
         core: SortedMap::new(),
     };
     let mut left_out = SortedSet::new();
@@ -126,7 +133,8 @@ pub fn compile(sources: &Sources, known_types: &[&str]) -> Compiled {
         tests,
         declared,
         files,
-        events: events.into_values().collect(),
+        fixtures,
+        events,
         webhooks: Webhooks { senders: settings.senders, own_rows },
         origins: settings.origins,
         left_out,

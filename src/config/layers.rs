@@ -1,8 +1,8 @@
 //! The files of every layer as plain data, and the bundle in which they are stored next to the
 //! journal.
 //!
-//! A layer is a folder with `aside.toml`, `events.toml`, `webhooks.toml`, `subscribers/*.toml` and
-//! `templates/**/*.j2`. A later layer overrides an earlier one: a whole subscriber by its id, a
+//! A layer is a folder with `aside.toml`, `events.toml`, `webhooks.toml`, `subscribers/*.toml`,
+//! `templates/**/*.j2` and `fixtures/*.json`. A later layer overrides an earlier one: a whole subscriber by its id, a
 //! template by its name, an entry of `events.toml` by its type, `aside.toml` key by key. The rows
 //! of its `webhooks.toml` come first. A bundle lists the files of one generation. The hash of the
 //! bundle names the generation, and reading the bundle again compiles to the same rules. A
@@ -58,6 +58,8 @@ pub enum FileKind {
     Subscriber,
     /// `templates/**/*.j2`.
     Template,
+    /// `fixtures/*.json`.
+    Fixture,
 }
 
 impl FileKind {
@@ -79,6 +81,9 @@ impl FileKind {
                 (file.ends_with(".toml") && !file.contains('/')).then_some(Self::Subscriber)
             }
             Some(("templates", file)) => file.ends_with(".j2").then_some(Self::Template),
+            Some(("fixtures", file)) => {
+                (file.ends_with(".json") && !file.contains('/')).then_some(Self::Fixture)
+            }
             Some(_) => None,
         }
     }
@@ -340,6 +345,8 @@ mod tests {
             ("templates/ci.toon.j2", Some(FileKind::Template)),
             ("templates/formats/xml.j2", Some(FileKind::Template)),
             ("templates/README.md", None),
+            ("fixtures/failed.json", Some(FileKind::Fixture)),
+            ("fixtures/old/failed.json", None),
             ("other.toml", None),
         ] {
             assert_eq!(FileKind::of(name), kind, "{name}");

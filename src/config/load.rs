@@ -23,7 +23,7 @@ pub const FILE_BYTES_MAX: u64 = 256 * 1024;
 /// people.
 const IS_NO_SLIP: [&str; 5] = ["~", ".bak", ".orig", ".md", ".txt"];
 /// The names at the top of a layer's folder.
-const TOP: [&str; 5] = ["aside.toml", "events.toml", "webhooks.toml", "subscribers", "templates"];
+const TOP: [&str; 6] = ["aside.toml", "events.toml", "webhooks.toml", "subscribers", "templates", "fixtures"];
 /// The layer that an administrator keeps for every user of the machine.
 pub const SYSTEM_FOLDER: &str = "/etc/aside";
 
@@ -47,8 +47,9 @@ pub fn read_layers_over(sources: Sources, folders: &[(LayerKind, PathBuf)]) -> S
         found.read_file(&folder.join("aside.toml"), "aside.toml");
         found.read_file(&folder.join("events.toml"), "events.toml");
         found.read_file(&folder.join("webhooks.toml"), "webhooks.toml");
-        found.read_folder(&folder.join("subscribers"), "subscribers");
-        found.read_folder(&folder.join("templates"), "templates");
+        for name in ["subscribers", "templates", "fixtures"] {
+            found.read_folder(&folder.join(name), name);
+        }
         found.look_for_slips(folder);
         found.add_to(sources)
     })
@@ -122,20 +123,19 @@ impl LayerFiles {
         };
         let name = format!("{folder_name}/{file_name}");
         let is_template_folder = folder_name.starts_with("templates");
+        let (what, end) = match folder_name {
+            "subscribers" => ("a subscriber's file", ".toml"),
+            "fixtures" => ("a fixture", ".json"),
+            _ => ("a template", ".toon.j2"),
+        };
         match (path.is_dir(), is_template_folder) {
             _ if file_name.starts_with('.') => {}
             (false, _) if FileKind::of(&name).is_some() => self.read_file(&path, &name),
             (false, _) if IS_NO_SLIP.iter().any(|suffix| file_name.ends_with(suffix)) => {}
-            (false, true) => self.ignore(&path, &name, "the name of a template ends in .toon.j2".to_owned()),
-            (false, false) => {
-                self.ignore(&path, &name, "the name of a subscriber's file ends in .toml".to_owned())
-            }
+            (false, _) => self.ignore(&path, &name, format!("the name of {what} ends in {end}")),
             (true, false) => {
-                self.ignore(
-                    &path,
-                    &name,
-                    "subscribers are read from the folder itself, not from one in it".to_owned(),
-                );
+                let why = format!("{folder_name} are read from the folder itself, not from one in it");
+                self.ignore(&path, &name, why);
             }
             (true, true) if path.is_symlink() => {
                 self.refuse(&path, &name, "a link to a folder is not followed".to_owned());
@@ -235,9 +235,14 @@ mod tests {
         write("subscribers/README.md", b"");
         write("templates/ci.jinja", b"");
         write("template/ci.toon.j2", b"");
+        write("fixtures/failed.json", b"{}");
+        write("fixtures/failed.jsn", b"{}");
 
         let sources = read_layers(&[(LayerKind::User, folder.path().to_owned())]);
-        assert_eq!(names(&sources), ["aside.toml", "subscribers/ci.toml", "templates/deep/er/ci.toon.j2"]);
+        assert_eq!(
+            names(&sources),
+            ["aside.toml", "fixtures/failed.json", "subscribers/ci.toml", "templates/deep/er/ci.toon.j2"]
+        );
         let mut refused: Vec<_> = sources.unreadable().iter().map(|file| file.why.as_str()).collect();
         refused.sort_unstable();
         let not_utf8 = "line 1 holds the byte 0xff, which is not UTF-8; save it as UTF-8";
@@ -246,6 +251,7 @@ mod tests {
         assert_eq!(
             ignored,
             [
+                "the name of a fixture ends in .json",
                 "the name of a subscriber's file ends in .toml",
                 "subscribers are read from the folder itself, not from one in it",
                 "did you mean `templates`?",
@@ -275,6 +281,9 @@ mod tests {
         }
         let sources = read_layers(&[(LayerKind::User, folder.path().to_owned())]);
         let refused: Vec<_> = sources.unreadable().iter().map(|file| &*file.name).collect();
-        assert_eq!(refused, ["aside.toml", "events.toml", "subscribers", "templates", "webhooks.toml"]);
+        assert_eq!(
+            refused,
+            ["aside.toml", "events.toml", "fixtures", "subscribers", "templates", "webhooks.toml"]
+        );
     }
 }

@@ -28,7 +28,7 @@ use engine::{
 
 use self::rows::{About, Events, Output, read_id};
 use crate::config::{
-    case::{self, SubscriberTest},
+    case::{self, Fixtures, SubscriberTest},
     layout::{self, DeclaredPlaces, KnownTemplates, LayoutRule, OwnText},
     limits,
     lint_name::LintName,
@@ -56,6 +56,8 @@ pub(crate) struct Context<'a> {
     pub(crate) injection_tokens: Tokens,
     /// What the user allows notifications to do automatically.
     pub(crate) wake: Arc<WakeSettings>,
+    /// The saved events that tests can name.
+    pub(crate) fixtures: &'a Fixtures,
     /// The core subscribers of earlier layers.
     pub(crate) core: SortedMap<SubscriberId, Protected>,
 }
@@ -168,7 +170,7 @@ fn read(documents: &[Rc<Document<'_>>], context: &Context<'_>) -> SubscriberFile
     let output_rule = read_output(&mut output, layout, words, context);
     check_audience(&mut output, &output_rule, activity, core);
     check_escalation(&mut output, &output_rule, activity, core);
-    let (tests, wrong_tests) = case::read(document);
+    let (tests, wrong_tests) = case::read(document, context.fixtures);
 
     let place = subscriber.value("id").map(Value::place);
     places.chosen = places.chosen.or_else(|| place.clone());
@@ -477,6 +479,7 @@ mod tests {
             known_types: &[],
             injection_tokens: Tokens(300),
             wake: Arc::default(),
+            fixtures: &Fixtures::default(),
             core: SortedMap::new(),
         };
         let document = Document::parse(&file).map(Rc::new).expect("TOML");

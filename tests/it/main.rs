@@ -18,6 +18,7 @@ mod documented;
 mod doors;
 mod entries;
 mod faults;
+mod fixtures;
 mod flips;
 mod four_section;
 mod git;

@@ -20,7 +20,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 pub use self::{
-    body::{BodyError, BodyKind, Drafts, LineSplitter, NumberedDraft},
+    body::{BodyError, BodyKind, Drafts, LineSplitter, NumberedDraft, read_any},
     cloud_event::Headers,
     intake::{CallerFacts, CallerNeeded, Counts, Intake, TakenBatch, Verdict, Verdicts},
 };
@@ -92,10 +92,10 @@ impl<'a> Draft<'a> {
         check_size(line.len())?;
         let body: EventBody<'a> = request::read_body(line)?;
         let event_type = body.event_type.0;
-        let type_text = read_type(&event_type)?;
+        let type_text = read_type(&event_type, defaults.provenance)?;
         let severity = read_severity(body.severity.as_deref(), type_text, defaults.severities)?;
         let timestamp = read_timestamp("timestamp", body.timestamp.as_deref(), defaults.now)?;
-        let source = read_source(body.source)?.unwrap_or(Cow::Borrowed(defaults.source));
+        let source = read_source(body.source, defaults.provenance)?.unwrap_or(Cow::Borrowed(defaults.source));
         let session = read_name("session", body.session)?;
         let workspace = read_workspace("workspace", body.workspace)?;
         let is_addressed = session.is_some() || workspace.is_some();
@@ -184,23 +184,23 @@ pub fn check_size(bytes: usize) -> Result<(), FieldError> {
     Ok(())
 }
 
-/// Validates an event type from outside and returns it.
+/// Validates an event type and returns it.
 ///
-/// Errors: it is no type, or one that only aside makes.
-fn read_type(text: &str) -> Result<&str, FieldError> {
+/// Errors: it is no type, or one that only aside makes, of another producer.
+fn read_type(text: &str, provenance: Provenance) -> Result<&str, FieldError> {
     EventType::check(text).map_err(|error| FieldError::new("type", excerpt_words(&error)))?;
-    match catalogue::reserved(text) {
+    match catalogue::reserved(text).filter(|_| provenance != Provenance::Own) {
         None => Ok(text),
         Some(message) => Err(FieldError::new("type", message)),
     }
 }
 
-/// Validates the source of an event from outside.
+/// Validates the source of an event.
 ///
-/// Errors: it is no name, or aside's own.
-fn read_source(text: Option<Text<'_>>) -> Result<Option<Cow<'_, str>>, FieldError> {
+/// Errors: it is no name, or aside's own, of another producer.
+fn read_source(text: Option<Text<'_>>, provenance: Provenance) -> Result<Option<Cow<'_, str>>, FieldError> {
     let source = read_name("source", text)?;
-    if source.as_deref() == Some(OWN_SOURCE) {
+    if source.as_deref() == Some(OWN_SOURCE) && provenance != Provenance::Own {
         let message = format!("`{OWN_SOURCE}` is reserved for events that aside makes itself");
         return Err(FieldError::new("source", message));
     }

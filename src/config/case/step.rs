@@ -3,27 +3,28 @@
 use std::{sync::Arc, time::Duration};
 
 use engine::{
-    event::{EventType, Pattern, SessionId, Severity},
+    event::{Pattern, SessionId},
     exchange::{Budget, ContextChange, Format},
     hold::SilenceId,
     notification::{InjectionPoint, SubscriberId, Tokens},
     pipeline::silence::{Matchers, SILENCE_DEFAULT, SILENCE_MAX},
     words::impl_as_str,
 };
-use serde_json::Value as Json;
 use strum::{IntoStaticStr, VariantArray};
 
+use super::{
+    event::{self, SESSION, TestEvent, keep, name},
+    fixture::{Fixtures, MARK},
+};
 use crate::config::{
     raw::{Parsed, Section, Value},
-    report::{Diagnostic, Place},
+    report::Place,
     subscriber::read_condition,
     values,
 };
 
 /// Latest time in a test; a later one is probably a typing mistake. Time costs nothing.
 const TEST_TIME_MAX: Duration = Duration::from_secs(400 * 24 * 3600);
-/// The session of a step that names none.
-const SESSION: &str = "s";
 /// The name of a silence that names none.
 const SILENCE: &str = "silence";
 /// Largest limit of an exchange in a test.
@@ -57,36 +58,6 @@ pub enum Action {
     Expire(SilenceId),
     /// The daemon writes a snapshot, and another one continues from it.
     Restart,
-}
-
-/// An event of a test.
-#[derive(Debug, Clone, PartialEq)]
-pub struct TestEvent {
-    /// The type of the event.
-    pub event_type: EventType,
-    /// Its payload, a JSON object.
-    pub payload: Json,
-    /// Its severity; the catalogue's if `None`.
-    pub severity: Option<Severity>,
-    /// The component it comes from, if the test has one.
-    pub source: Option<Arc<str>>,
-    /// Whether its source is trusted; as the daemon would decide if `None`.
-    pub trusted: Option<bool>,
-    /// The producer's own dedupe key.
-    pub dedupe_key: Option<Arc<str>>,
-    /// The sessions that it is for.
-    pub scope: TestScope,
-}
-
-/// The sessions that an event of a test is for.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum TestScope {
-    /// This one.
-    Session(SessionId),
-    /// Those in, under or above this folder.
-    Workspace(Arc<str>),
-    /// All.
-    All,
 }
 
 /// An exchange of a test.
@@ -166,11 +137,13 @@ pub(super) fn time(value: &Value<'_>) -> Parsed<Duration> {
     values::duration(value, Duration::ZERO..=TEST_TIME_MAX)
 }
 
-/// Reads a step: an array is an event, a table one of [`KINDS`].
-pub(super) fn read(value: &Value<'_>) -> Parsed<Step> {
+/// Reads an item of `at`: an array is an event or the events of a fixture, a table one of [`KINDS`].
+///
+/// Shape: `None` if the fixture has a mistake, which has a finding of its own.
+pub(super) fn read(value: &Value<'_>, fixtures: &Fixtures) -> Parsed<Option<Vec<Step>>> {
     match value.section() {
-        Some(section) => read_table(value, section),
-        None => read_event(value),
+        Some(section) => read_table(value, section).map(|step| Some(vec![step])),
+        None => read_events(value, fixtures),
     }
 }
 
@@ -200,10 +173,6 @@ fn read_table(value: &Value<'_>, mut section: Section<'_>) -> Parsed<Step> {
         (Some(at), Some(action)) if found.is_empty() => Ok(Step { at, action, place }),
         _ => Err(found),
     }
-}
-
-fn name(section: &mut Section<'_>, key: &'static str) -> Option<Arc<str>> {
-    section.read(key, values::words).map(Arc::from)
 }
 
 fn session_of(section: &mut Section<'_>) -> SessionId {
@@ -285,79 +254,43 @@ fn session(section: &mut Section<'_>) -> Option<TestSession> {
     Some(TestSession { session, change: change?, workspace, parent })
 }
 
-fn read_event(value: &Value<'_>) -> Parsed<Step> {
+fn read_events(value: &Value<'_>, fixtures: &Fixtures) -> Parsed<Option<Vec<Step>>> {
     let wrong = || {
         value.wrong_kind(
             "an event such as [\"0ms\", \"tool.call.failure\", { tool_name = \"grep\" }], or a table",
         )
     };
     let items = value.items().ok_or_else(wrong)?;
-    let (at, event_type, payload, attributes) = match items.as_slice() {
-        [at, event_type, payload] => (at, event_type, payload, None),
-        [at, event_type, payload, attributes] => (at, event_type, payload, Some(attributes)),
-        other => {
-            let message =
-                format!("an event has 3 or 4 items (time, type, payload, attributes), not {}", other.len());
-            return Err(vec![value.error(message)]);
+    let wrong_count = || {
+        let count = items.len();
+        value.error(format!("an event has 3 or 4 items (time, type, payload, attributes), not {count}"))
+    };
+    let (at, named, rest) = match items.as_slice() {
+        [at, named, rest @ ..] if rest.len() <= 2 => (at, named, rest),
+        _ => return Err(vec![wrong_count()]),
+    };
+    let (mut found, place) = (Vec::new(), named.place());
+    let time = keep(&mut found, time(at));
+    let fixture = named.get().as_str().and_then(|name| name.strip_prefix(MARK));
+    let events = match (fixture, rest) {
+        (Some(name), []) => fixtures.events(name, named),
+        (Some(_), [first, ..]) => {
+            Err(vec![first.error("a fixture is named alone: its file has the payloads and attributes")])
+        }
+        (None, [payload, attributes @ ..]) => {
+            event::read(named, payload, attributes.first()).map(|event| Some(vec![event]))
+        }
+        (None, []) => {
+            let note = format!("the events of a fixture are written [\"0s\", \"{MARK}name\"]");
+            Err(vec![wrong_count().with_note(note)])
         }
     };
-    let mut found = Vec::new();
-    let mut section = attributes.and_then(Value::section);
-    if let (Some(attributes), None) = (attributes, &section) {
-        found.extend(attributes.wrong_kind("a table"));
-    }
-    let at = keep(&mut found, time(at));
-    let place = event_type.place();
-    let event_type = keep(&mut found, values::parsed(event_type));
-    let payload = keep(&mut found, values::object(payload));
-    let attributes = section.as_mut().map(attributes_of).unwrap_or_default();
-    found.extend(section.map(Section::finish).unwrap_or_default());
-    match (at, event_type, payload) {
-        (Some(at), Some(event_type), Some(payload)) if found.is_empty() => {
-            let Attributes { severity, source, trusted, dedupe_key, scope } = attributes;
-            let event = TestEvent { event_type, payload, severity, source, trusted, dedupe_key, scope };
-            Ok(Step { at, action: Action::Publish(Box::new(event)), place })
+    let events = keep(&mut found, events);
+    match (time, events) {
+        (Some(at), Some(events)) if found.is_empty() => {
+            let step = |event| Step { at, action: Action::Publish(Box::new(event)), place: place.clone() };
+            Ok(events.map(|events| events.into_iter().map(step).collect()))
         }
         _ => Err(found),
     }
-}
-
-/// The fourth item of an event.
-struct Attributes {
-    severity: Option<Severity>,
-    source: Option<Arc<str>>,
-    trusted: Option<bool>,
-    dedupe_key: Option<Arc<str>>,
-    scope: TestScope,
-}
-
-impl Default for Attributes {
-    fn default() -> Self {
-        let scope = TestScope::Session(SessionId::new(SESSION));
-        Self { severity: None, source: None, trusted: None, dedupe_key: None, scope }
-    }
-}
-
-fn attributes_of(section: &mut Section<'_>) -> Attributes {
-    let severity = section.read("severity", values::severity);
-    let [source, dedupe_key, session] = ["source", "dedupe_key", "session"].map(|key| name(section, key));
-    let trusted = section.read("trusted", values::flag);
-    let workspace: Option<Arc<str>> = section.read("workspace", values::absolute_path);
-    let everywhere = section.read("everywhere", values::flag).unwrap_or_default();
-    let scopes = usize::from(session.is_some()) + usize::from(workspace.is_some()) + usize::from(everywhere);
-    if scopes > 1 {
-        let key = if everywhere { "everywhere" } else { "workspace" };
-        let message = "an event has one of session, workspace and everywhere";
-        section.object(key, |value| value.error(message));
-    }
-    let scope = match (session, workspace, everywhere) {
-        (_, _, true) => TestScope::All,
-        (_, Some(folder), _) => TestScope::Workspace(folder),
-        (session, ..) => TestScope::Session(SessionId::new(session.as_deref().unwrap_or(SESSION))),
-    };
-    Attributes { severity, source, trusted, dedupe_key, scope }
-}
-
-fn keep<T>(found: &mut Vec<Diagnostic>, parsed: Parsed<T>) -> Option<T> {
-    parsed.map_err(|wrong| found.extend(wrong)).ok()
 }

@@ -167,16 +167,13 @@ impl<'c> Preview<'c> {
 }
 
 /// An event with a payload, for all sessions.
-pub fn event(event_type: EventType, payload: Value) -> TestEvent {
-    TestEvent {
-        event_type,
-        payload,
-        severity: None,
-        source: None,
-        trusted: Some(true),
-        dedupe_key: None,
-        scope: TestScope::All,
-    }
+fn event(event_type: EventType, payload: Value) -> TestEvent {
+    for_all(TestEvent::new(event_type, payload))
+}
+
+/// An event as it is previewed: trusted, and for all sessions.
+pub fn for_all(event: TestEvent) -> TestEvent {
+    TestEvent { trusted: Some(true), scope: TestScope::All, ..event }
 }
 
 fn test_event(known: &Event) -> TestEvent {

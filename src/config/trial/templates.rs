@@ -351,8 +351,8 @@ fn plain_text(text: Text<'_>, content: &str) -> Diagnostic {
         .into_lint(LintName::PlainText)
 }
 
-/// Templates above the shipped layer that no subscriber uses; not checked while any file has an
-/// error.
+/// Templates above the shipped layer that no subscriber uses, and fixtures that no test uses; not
+/// checked while any file has an error.
 fn unused(files: &SortedMap<&str, &SourceFile>, compiled: &Compiled) -> Vec<Diagnostic> {
     if compiled.report.error_count() > 0 {
         return Vec::new();
@@ -361,7 +361,13 @@ fn unused(files: &SortedMap<&str, &SourceFile>, compiled: &Compiled) -> Vec<Diag
         compiled.rules.subscribers.iter().any(|rule| rule.output.layout.template() == Some(name))
     };
     let unused = files.iter().filter(|(name, file)| file.layer != LayerKind::Shipped && !is_used(name));
-    unused.map(|(name, file)| unused_template(name, file, compiled)).collect()
+    let templates = unused.map(|(name, file)| unused_template(name, file, compiled));
+    let fixtures = compiled.fixtures.unused().map(|(name, place)| {
+        let message = format!("no test uses the fixture `{name}`");
+        let note = format!("a test uses it as [\"0s\", \"@{name}\"]");
+        Diagnostic::lint(LintName::UnusedFile, place.clone(), "", message).with_note(note)
+    });
+    templates.chain(fixtures).collect()
 }
 
 /// A template is used if a subscriber names it, or has no text of its own in the same layer or a

@@ -183,6 +183,12 @@ fn steps() -> Value {
         "items": [text(), text(), { "type": "object" }, attributes],
         "additionalItems": false,
     });
+    let fixture = json!({
+        "type": "array",
+        "minItems": 2,
+        "items": [text(), { "type": "string", "pattern": "^@" }],
+        "additionalItems": false,
+    });
     let budget = json!({ "max_notifications": count(), "max_tokens": count(), "max_chars": count() });
     let exchange = object(
         &["at", "exchange"],
@@ -207,7 +213,7 @@ fn steps() -> Value {
     });
     let silence = object(&["at", "silence"], &json!({ "at": text(), "silence": object(&[], &silence) }));
     let expire = object(&["at", "expire"], &json!({ "at": text(), "expire": text() }));
-    json!({ "anyOf": [event, exchange, state, silence, expire, restart] })
+    json!({ "anyOf": [event, fixture, exchange, state, silence, expire, restart] })
 }
 
 /// What a test expects.
@@ -263,7 +269,7 @@ fn tests() -> Value {
                 },
                 "at": {
                     "type": "array",
-                    "description": "The steps in order; an array is an event: time, type, payload, attributes.",
+                    "description": "The steps in order; an array is an event: time, type, payload, attributes; or a time and `@FIXTURE`.",
                     "items": steps(),
                 },
                 "expect": {

@@ -117,8 +117,8 @@ pub(super) const MODULES: &[Module] = &[
     module("notes", DECIDING, &["engine::io", "journal", "records"]),
     module("draft", DECIDING, &["journal", "pipeline", "records"]),
     module("config", DECIDING, &[
-        "capability::outside", "capability::webhook", "conversation", "detector", "format", "harness::kind",
-        "harness::table", "pipeline", "probe", "rules", "sink", "throttle", "watch",
+        "capability::outside", "capability::webhook", "conversation", "detector", "draft", "format",
+        "harness::kind", "harness::table", "pipeline", "probe", "rules", "sink", "throttle", "watch",
     ]),
     module("api::wire", DECIDING, &["draft", "engine::io", "pipeline", "sink", "watch"]),
     module("harness", DECIDING, &["engine::io", "hook::harness", "records"]),

@@ -6,6 +6,7 @@
 
 use std::{ops::Range, vec};
 
+use serde::{Deserialize, de::IgnoredAny};
 use serde_json::value::RawValue;
 
 use crate::{
@@ -97,6 +98,24 @@ pub enum BodyError {
     /// It is no array, or too long.
     #[error(transparent)]
     Invalid(#[from] FieldError),
+}
+
+/// Reads an event, or a CloudEvent in structured mode.
+///
+/// Errors: as for [`Draft::read`].
+pub fn read_any<'a>(
+    text: &'a [u8],
+    defaults: &Defaults<'a>,
+    new_id: &mut dyn FnMut() -> String,
+) -> Result<Draft<'a>, FieldError> {
+    #[derive(Deserialize)]
+    struct Version {
+        specversion: Option<IgnoredAny>,
+    }
+    match serde_json::from_slice(text) {
+        Ok(Version { specversion: Some(_) }) => cloud_event::structured(text, defaults),
+        Ok(Version { specversion: None }) | Err(_) => Draft::read(text, defaults, new_id),
+    }
 }
 
 impl<'a> Drafts<'a> {

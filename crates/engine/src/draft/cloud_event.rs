@@ -207,8 +207,11 @@ fn event<'a>(
         None => return Err(missing("specversion")),
     }
     let event_type = attributes.event_type.ok_or_else(|| missing("type"))?.0;
-    let severity =
-        read_severity(attributes.severity.as_deref(), read_type(&event_type)?, defaults.severities)?;
+    let severity = read_severity(
+        attributes.severity.as_deref(),
+        read_type(&event_type, defaults.provenance)?,
+        defaults.severities,
+    )?;
     let payload = match attributes.subject {
         None => payload,
         Some(subject) => with_field(payload, "subject", &Value::from(&*subject))?,
@@ -220,7 +223,7 @@ fn event<'a>(
         id: read_name("id", attributes.id)?.ok_or_else(|| missing("id"))?,
         id_origin: IdOrigin::Producer,
         event_type,
-        source: read_source(attributes.source)?.ok_or_else(|| missing("source"))?,
+        source: read_source(attributes.source, defaults.provenance)?.ok_or_else(|| missing("source"))?,
         // A CloudEvent may have passed through other systems, with any sender.
         provenance: Provenance::Remote,
         severity,

@@ -56,7 +56,7 @@ use crate::{
 pub use self::{
     declared::{BatchText, Declared, EventText, Layout, Sentence, Several},
     draft::{OUTPUT_BYTES_MAX, ROWS_MAX, RenderInput, TemplateError},
-    table::clean_event::EVENT_FIELDS,
+    table::clean_event::{EVENT_FIELDS, clean_value},
     table::{Column, Table},
     template::{Code, EVENT_VARIABLES, OPTIONAL},
 };

@@ -295,7 +295,9 @@ fn clean_named<'t>(name: &str, text: &'t str, chars_max: usize) -> Cow<'t, str> 
     }
 }
 
-fn clean_value(value: &Value, chars_max: usize) -> Value {
+/// A value as a template sees it: without control characters and secrets, its texts cut to
+/// `chars_max` characters.
+pub fn clean_value(value: &Value, chars_max: usize) -> Value {
     match value {
         Value::Null | Value::Bool(_) | Value::Number(_) => value.clone(),
         Value::String(text) => clean_field(text, chars_max).into_owned().into(),
