@@ -31,8 +31,8 @@ use crate::{
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Folders with `aside.toml`, `events.toml`, `subscribers/`, `templates/` and `matchers/` (each
-    /// optional), or single files, to check together with the shipped files [default: the
+    /// Folders with `aside.toml`, `events.toml`, `subscribers/`, `templates/`, `fixtures/` and
+    /// `matchers/` (each optional), or single files, to check together with the shipped files [default: the
     /// configuration folder]
     #[arg(value_name = "PATH")]
     paths: Vec<PathBuf>,

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use engine::{
     event::catalogue::{CatalogueEntry, OwnSeverities},
     notification::SubscriberId,
-    pipeline::render::{TemplateError, Templates},
+    pipeline::render::{Libraries, TemplateError, Templates},
     rules::CompiledRules,
     sorted::{SortedMap, SortedSet},
 };
@@ -81,7 +81,8 @@ impl Compiled {
 pub fn compile(sources: &Sources, known_types: &[&str]) -> Compiled {
     let mut found = unreadable(sources);
     let settings = compile_settings(sources, &mut found);
-    let (templates, layers) = compile_templates(sources, &mut found);
+    let libraries = read_libraries(sources, &mut found);
+    let (templates, layers) = compile_templates(sources, libraries, &mut found);
     let mut events = Entries::new();
     for file in sources.of_kind(FileKind::Events) {
         found.extend(catalogue::read(file, &mut events));
@@ -177,17 +178,16 @@ fn compile_settings(sources: &Sources, found: &mut Vec<Diagnostic>) -> daemon::S
 /// name stays. Returns also the layers of those that compile, by their names.
 fn compile_templates<'s>(
     sources: &'s Sources,
+    libraries: Libraries,
     found: &mut Vec<Diagnostic>,
 ) -> (Templates, SortedMap<&'s str, Vec<LayerKind>>) {
-    let (mut templates, mut layers) = (Templates::new(), SortedMap::<_, Vec<_>>::new());
+    let (mut templates, mut layers) = (Templates::with_libraries(libraries), SortedMap::<_, Vec<_>>::new());
     for file in sources.of_kind(FileKind::Template) {
         let name = template_name(file);
         if !name.ends_with(TEMPLATE_SUFFIX) {
-            let message =
-                format!("`{}` is not used: the name of a template ends in {TEMPLATE_SUFFIX}", shown(name));
-            found.push(Diagnostic::lint(LintName::UnusedFile, Place::file(&file.path), "", message));
+            found.push(misnamed(file));
         } else if let Err(error) = add_template(&mut templates, name, &file.text) {
-            let bad = bad_template(file, &error);
+            let bad = bad_template("template", file, &error);
             let note = "the template of this name in an earlier layer stays in use";
             found.push(if templates.contains(name) { bad.with_note(note) } else { bad });
         } else {
@@ -195,6 +195,29 @@ fn compile_templates<'s>(
         }
     }
     (templates, layers)
+}
+
+fn misnamed(file: &SourceFile) -> Diagnostic {
+    let name = shown(template_name(file));
+    let message = format!("`{name}` is not used: the name of a template ends in {TEMPLATE_SUFFIX}");
+    Diagnostic::lint(LintName::UnusedFile, Place::file(&file.path), "", message)
+}
+
+/// Reads the libraries of macros; those of later layers replace earlier ones of their names.
+fn read_libraries(sources: &Sources, found: &mut Vec<Diagnostic>) -> Libraries {
+    let mut files = SortedMap::new();
+    for file in sources.of_kind(FileKind::Library) {
+        match library_name(file) {
+            Some(name) => drop(files.insert(name, file)),
+            None => found.push(misnamed(file)),
+        }
+    }
+    let libraries: Libraries =
+        files.iter().map(|(name, file)| ((*name).into(), (*file.text).into())).collect();
+    for (name, file) in &files {
+        found.extend(libraries.check(name).err().map(|error| bad_template("library", file, &error)));
+    }
+    libraries
 }
 
 fn add_template(templates: &mut Templates, name: &str, text: &Text) -> Result<(), TemplateError> {
@@ -210,12 +233,17 @@ pub(crate) fn template_name(file: &SourceFile) -> &str {
     file.name.strip_prefix("templates/").unwrap_or(&file.name)
 }
 
-fn bad_template(file: &SourceFile, error: &TemplateError) -> Diagnostic {
+/// The name of a library in templates, such as `lib/time`; `None` for a file with another suffix.
+pub(crate) fn library_name(file: &SourceFile) -> Option<&str> {
+    template_name(file).strip_suffix(TEMPLATE_SUFFIX)
+}
+
+fn bad_template(what: &str, file: &SourceFile, error: &TemplateError) -> Diagnostic {
     let place = match &error.range {
         Some(range) => Place::new(&file.path, &file.text, range.clone()),
         None => Place::line_of(&file.path, &file.text, error.line),
     };
-    Diagnostic::error(place, "", format!("template does not compile: {}", sentence(&error.message)))
+    Diagnostic::error(place, "", format!("{what} does not compile: {}", sentence(&error.message)))
 }
 
 /// Sorts the findings by file and by place in the file.

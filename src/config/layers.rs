@@ -58,6 +58,8 @@ pub enum FileKind {
     Subscriber,
     /// `templates/**/*.j2`.
     Template,
+    /// `templates/lib/**/*.j2`: macros for templates.
+    Library,
     /// `fixtures/*.json`.
     Fixture,
 }
@@ -80,7 +82,10 @@ impl FileKind {
             Some(("subscribers", file)) => {
                 (file.ends_with(".toml") && !file.contains('/')).then_some(Self::Subscriber)
             }
-            Some(("templates", file)) => file.ends_with(".j2").then_some(Self::Template),
+            Some(("templates", file)) => {
+                let kind = if file.starts_with("lib/") { Self::Library } else { Self::Template };
+                file.ends_with(".j2").then_some(kind)
+            }
             Some(("fixtures", file)) => {
                 (file.ends_with(".json") && !file.contains('/')).then_some(Self::Fixture)
             }
@@ -344,6 +349,7 @@ mod tests {
             ("templates/.git/ci.toon.j2", None),
             ("templates/ci.toon.j2", Some(FileKind::Template)),
             ("templates/formats/xml.j2", Some(FileKind::Template)),
+            ("templates/lib/time.toon.j2", Some(FileKind::Library)),
             ("templates/README.md", None),
             ("fixtures/failed.json", Some(FileKind::Fixture)),
             ("fixtures/old/failed.json", None),

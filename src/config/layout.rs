@@ -6,8 +6,8 @@ use engine::{
     nearest::nearest,
     notification::SubscriberId,
     pipeline::render::{
-        self, BatchText, Column, Declared, EventText, Layout, Sentence, Several, Table, TemplateError,
-        Templates,
+        self, BatchText, Column, Declared, EventText, Layout, Libraries, Sentence, Several, Table,
+        TemplateError, Templates,
     },
     settings::{Key, keys},
     sorted::{SortedMap, SortedSet},
@@ -158,10 +158,11 @@ pub(super) fn read(
     let texts = ["template"].into_iter().chain(DECLARED).filter_map(|key| section.value(key));
     let layer = texts.map(|value| value.file().layer).max().unwrap_or(whole.layer);
     let template = section.read("template", |value| read_template(value, templates));
-    let one = section.read("one", read_one);
-    let many = section.read("many", read_many);
+    let libraries = templates.compiled.libraries();
+    let one = section.read("one", |value| read_one(value, libraries));
+    let many = section.read("many", |value| read_many(value, libraries));
     let table = section.read("table", read_table);
-    let words = section.read("sentence", read_sentence).map(Arc::new);
+    let words = section.read("sentence", |value| read_sentence(value, libraries)).map(Arc::new);
     let text = |value: &Value<'_>| Some((value.place(), value.get().as_str()?.into()));
     let places = DeclaredPlaces {
         one: section.value("one").and_then(text),
@@ -195,16 +196,16 @@ pub(super) fn read(
 }
 
 /// The lines of one event.
-fn read_one(value: &Value<'_>) -> Parsed<EventText> {
+fn read_one(value: &Value<'_>, libraries: &Libraries) -> Parsed<EventText> {
     values::source(value, EventText::deferred, |source| {
-        EventText::compile(source).map_err(|error| vec![unusable(value, "one", source, &error)])
+        EventText::compile(source, libraries).map_err(|error| vec![unusable(value, "one", source, &error)])
     })
 }
 
 /// The text of several events.
-fn read_many(value: &Value<'_>) -> Parsed<BatchText> {
+fn read_many(value: &Value<'_>, libraries: &Libraries) -> Parsed<BatchText> {
     values::source(value, BatchText::deferred, |source| {
-        BatchText::compile(source).map_err(|error| vec![unusable(value, "many", source, &error)])
+        BatchText::compile(source, libraries).map_err(|error| vec![unusable(value, "many", source, &error)])
     })
 }
 
@@ -212,14 +213,15 @@ fn read_many(value: &Value<'_>) -> Parsed<BatchText> {
 const SENTENCE_BYTES_MAX: usize = 1_000;
 
 /// The words for a person about one event.
-fn read_sentence(value: &Value<'_>) -> Parsed<Sentence> {
+fn read_sentence(value: &Value<'_>, libraries: &Libraries) -> Parsed<Sentence> {
     values::source(value, Sentence::deferred, |source| {
         if source.len() > SENTENCE_BYTES_MAX {
             let message =
                 format!("`sentence` has at most {SENTENCE_BYTES_MAX} bytes, this one has {}", source.len());
             return Err(vec![value.error(message)]);
         }
-        Sentence::compile(source).map_err(|error| vec![unusable(value, "sentence", source, &error)])
+        Sentence::compile(source, libraries)
+            .map_err(|error| vec![unusable(value, "sentence", source, &error)])
     })
 }
 

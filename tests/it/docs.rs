@@ -5,7 +5,8 @@
 //! file; any other `toml` block is a part of one. If a `toon` block follows, it shows the
 //! subscriber's output for the events in the `json` block above. A `jinja` block followed by a
 //! `toon` block is a template and its output for the events in the `json` block above; one that
-//! begins with `{# fails #}` has to fail. Any other `jinja` block is the template of the subscriber
+//! begins with `{# fails #}` has to fail, and one that begins with the comment of a path in
+//! `templates/lib/` is that library. Any other `jinja` block is the template of the subscriber
 //! above it.
 //!
 //! In a harness's document the table of the client's own messages has the rows of the program, and
@@ -25,7 +26,7 @@ use engine::{
     event::{Event, Payload, Seq, Severity},
     notification::{SubscriberId, Tokens},
     pipeline::{
-        render::{RenderInput, Rendered, Templates},
+        render::{Libraries, RenderInput, Rendered, Templates},
         row::Row,
     },
 };
@@ -66,7 +67,7 @@ fn documented_outputs_match_their_templates() {
     let (mut compared, mut differences) = (0, Vec::new());
     for document in DOCUMENTS {
         let blocks = blocks(document);
-        let mut rows = Vec::new();
+        let (mut rows, libraries) = (Vec::new(), libraries(&blocks));
         for (index, block) in blocks.iter().enumerate() {
             match block.language.as_str() {
                 "json" => rows = rows_of(block),
@@ -74,7 +75,7 @@ fn documented_outputs_match_their_templates() {
                     let Some(output) = output_of(&blocks, index) else { continue };
                     let rendered = match &*block.language {
                         "toml" => render_subscriber(block, &rows),
-                        _ => render(block, &rows),
+                        _ => render(block, &libraries, &rows),
                     };
                     let is_failing = block.text.starts_with("{# fails #}");
                     let Block { place, .. } = block;
@@ -173,6 +174,7 @@ fn templates(blocks: &[Block]) -> Vec<(String, String)> {
     for (index, block) in blocks.iter().enumerate() {
         match block.language.as_str() {
             "toml" => named = template_named_by(block).or(named),
+            "jinja" if library_of(block).is_some() => templates.extend(library_of(block)),
             "jinja" if output_of(blocks, index).is_none() => {
                 let name = named.clone().unwrap_or_else(|| panic!("{} belongs to nothing", block.place));
                 templates.push((name, block.text.clone()));
@@ -181,6 +183,22 @@ fn templates(blocks: &[Block]) -> Vec<(String, String)> {
         }
     }
     templates
+}
+
+/// The file and the text of the library in a block.
+fn library_of(block: &Block) -> Option<(String, String)> {
+    let (name, _) = block.text.strip_prefix("{# ")?.split_once(" #}")?;
+    name.starts_with("templates/lib/").then(|| (name.to_owned(), block.text.clone()))
+}
+
+/// The libraries of a document.
+fn libraries(blocks: &[Block]) -> Libraries {
+    let libraries = blocks.iter().filter_map(library_of);
+    let named = libraries.map(|(name, text)| {
+        let name = name.trim_start_matches("templates/").trim_end_matches(".toon.j2");
+        (name.into(), text.into())
+    });
+    named.collect()
 }
 
 fn template_named_by(block: &Block) -> Option<String> {
@@ -255,8 +273,8 @@ fn render_subscriber(block: &Block, rows: &[Row]) -> Rendered {
     rule.output.layout.render(&rules.templates, &input(&rule.id, rows))
 }
 
-fn render(block: &Block, rows: &[Row]) -> Rendered {
-    let mut templates = Templates::new();
+fn render(block: &Block, libraries: &Libraries, rows: &[Row]) -> Rendered {
+    let mut templates = Templates::with_libraries(libraries.clone());
     templates
         .add("example", &block.text)
         .unwrap_or_else(|error| panic!("{}, line {} of it: {error}", block.place, error.line));

@@ -30,6 +30,7 @@ mod install;
 mod keys;
 mod kill;
 mod last_good;
+mod libraries;
 mod lints;
 mod loops;
 mod lsp;

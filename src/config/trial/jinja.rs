@@ -201,7 +201,7 @@ fn first_difference(
     text: &str,
     examples: &[Arc<Event>],
 ) -> Option<String> {
-    let mut templates = Templates::new();
+    let mut templates = Templates::with_libraries(compiled.rules.templates.libraries().clone());
     if let Err(error) = templates.add("text.toon.j2", text) {
         return Some(format!("no template writes it: {}", error.message));
     }

@@ -22,7 +22,7 @@ use serde_json::Value;
 
 use crate::config::{
     case::SubscriberTest,
-    compile::{Compiled, template_name},
+    compile::{Compiled, library_name, template_name},
     effective,
     layers::{FileKind, LayerKind, SourceFile, Sources},
     layout::{DeclaredPlaces, TEMPLATE_SUFFIX},
@@ -68,7 +68,7 @@ pub(super) fn findings(
             }
         }
     }
-    found.into_values().chain(names).chain(unused(&files, compiled)).collect()
+    found.into_values().chain(names).chain(unused(&files, sources, compiled)).collect()
 }
 
 /// Where an author defines the text of notifications, or the words about them for a person.
@@ -351,9 +351,9 @@ fn plain_text(text: Text<'_>, content: &str) -> Diagnostic {
         .into_lint(LintName::PlainText)
 }
 
-/// Templates above the shipped layer that no subscriber uses, and fixtures that no test uses; not
-/// checked while any file has an error.
-fn unused(files: &SortedMap<&str, &SourceFile>, compiled: &Compiled) -> Vec<Diagnostic> {
+/// Templates and libraries above the shipped layer that no subscriber uses, and fixtures that no test
+/// uses; not checked while any file has an error.
+fn unused(files: &SortedMap<&str, &SourceFile>, sources: &Sources, compiled: &Compiled) -> Vec<Diagnostic> {
     if compiled.report.error_count() > 0 {
         return Vec::new();
     }
@@ -367,7 +367,21 @@ fn unused(files: &SortedMap<&str, &SourceFile>, compiled: &Compiled) -> Vec<Diag
         let note = format!("a test uses it as [\"0s\", \"@{name}\"]");
         Diagnostic::lint(LintName::UnusedFile, place.clone(), "", message).with_note(note)
     });
-    templates.chain(fixtures).collect()
+    let taken = |rule: &Arc<Subscriber>| {
+        let text = rule.output.layout.libraries(&compiled.rules.templates);
+        let words = rule.output.sentence.iter().flat_map(|words| words.libraries());
+        text.into_iter().chain(words).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let taken: SortedSet<String> = compiled.rules.subscribers.iter().flat_map(taken).collect();
+    let known = sources.of_kind(FileKind::Library).filter(|file| file.layer != LayerKind::Shipped);
+    let libraries = known.filter_map(|file| {
+        let name = library_name(file).filter(|name| !taken.contains(*name))?;
+        let message = format!("no text in use takes a macro of the library `{name}`");
+        let note = format!("a text takes one by {{% from \"{name}\" import macro %}}");
+        let place = Place::line_of(&file.path, &file.text, 1);
+        Some(Diagnostic::lint(LintName::UnusedFile, place, "", message).with_note(note))
+    });
+    templates.chain(fixtures).chain(libraries).collect()
 }
 
 /// A template is used if a subscriber names it, or has no text of its own in the same layer or a

@@ -60,7 +60,7 @@ pub use self::{
     table::{Column, Table},
     template::{Code, EVENT_VARIABLES, OPTIONAL},
 };
-pub use crate::pipeline::sandbox::StrayField;
+pub use crate::pipeline::sandbox::{Libraries, StrayField};
 
 /// The key for the count of repeats of rows in earlier notifications; a shown row has its own
 /// `repeats`.
@@ -73,10 +73,20 @@ pub const STEPS_MAX: u64 = 500_000;
 /// Longest text fields of each attempt, in characters, in order, while not even one row fits.
 const FIELD_CHARS: [usize; 5] = [crate::event::FIELD_CHARS_MAX, 500, 160, 60, 20];
 
-/// All templates, by name.
+/// All templates, by name, and the libraries that they can take macros from.
 #[derive(Debug, Default)]
 pub struct Templates {
     by_name: SortedMap<String, Template>,
+    libraries: Libraries,
+}
+
+impl Libraries {
+    /// Checks a library, which has only macros.
+    ///
+    /// Errors: as for [`Templates::add`]; also anything else than macros, and variables in them.
+    pub fn check(&self, name: &str) -> Result<(), TemplateError> {
+        template::check_library(name, self)
+    }
 }
 
 /// A rendered notification.
@@ -113,12 +123,22 @@ impl Templates {
         Self::default()
     }
 
+    /// An empty set whose templates can take macros from `libraries`.
+    pub fn with_libraries(libraries: Libraries) -> Self {
+        Self { libraries, ..Self::default() }
+    }
+
+    /// The libraries.
+    pub fn libraries(&self) -> &Libraries {
+        &self.libraries
+    }
+
     /// Compiles a template and stores it under `name`, replacing an earlier one.
     ///
     /// Errors: bad syntax, something forbidden in templates, an unknown filter or variable; nothing
     /// is stored then.
     pub fn add(&mut self, name: &str, source: &str) -> Result<(), TemplateError> {
-        self.by_name.insert(name.to_owned(), Template::compile(View::Batch, source)?);
+        self.by_name.insert(name.to_owned(), Template::compile(View::Batch, source, &self.libraries)?);
         Ok(())
     }
 

@@ -58,7 +58,8 @@ fn a_single_event_is_delivered_at_window_end() {
 #[test]
 fn a_failing_sentence_is_reported_and_left_out() {
     let mut rule = rule();
-    let sentence = render::Sentence::compile("{{ type }} {{ [1] / 2 }}").expect("a sentence");
+    let sentence = render::Sentence::compile("{{ type }} {{ [1] / 2 }}", &render::Libraries::default())
+        .expect("a sentence");
     rule.output.sentence = Some(Arc::new(sentence));
     let mut run = Run::new(rule);
     run.event(1, 100, "");

@@ -14,8 +14,8 @@ mod tests;
 use std::sync::Arc;
 
 use super::{
-    CleanRows, GENERIC, OUTPUT_BYTES_MAX, ROWS_MAX, RenderFailure, RenderInput, Rendered, TemplateError,
-    Templates, Texts,
+    CleanRows, GENERIC, Libraries, OUTPUT_BYTES_MAX, ROWS_MAX, RenderFailure, RenderInput, Rendered,
+    TemplateError, Templates, Texts,
     draft::{Attempt, Body, Draft, Printed},
     finished, fit_draft, fit_template, generic_in_place, generic_table, most, occurrences, shortened,
     smallest,
@@ -45,6 +45,15 @@ impl Layout {
             Self::Template(name) => Some(name).filter(|name| ***name != *GENERIC).map(|name| &**name),
             Self::Declared(_) => None,
         }
+    }
+
+    /// The names of the libraries that its texts take macros from.
+    pub fn libraries<'l>(&'l self, templates: &'l Templates) -> Vec<&'l str> {
+        let texts = match self {
+            Self::Template(name) => [templates.by_name.get(&**name), None],
+            Self::Declared(declared) => declared.texts(),
+        };
+        texts.into_iter().flatten().flat_map(Template::libraries).collect()
     }
 
     /// The part at fault if a batch of `count` events cannot be rendered with it.
@@ -93,6 +102,14 @@ impl Declared {
         self.one.as_ref()
     }
 
+    fn texts(&self) -> [Option<&Template>; 2] {
+        let several = match &self.several {
+            Some(Several::Text(text)) => Some(&text.0),
+            Some(Several::Table(_)) | None => None,
+        };
+        [self.one.as_ref().map(|one| &one.0), several]
+    }
+
     fn part(&self, count: usize) -> FailedPart {
         match (&self.one, &self.several) {
             (Some(_), _) if count == 1 => FailedPart::Output,
@@ -131,8 +148,8 @@ impl EventText {
     /// Compiles it.
     ///
     /// Errors: as for [`Templates::add`].
-    pub fn compile(source: &str) -> Result<Self, TemplateError> {
-        Template::compile(View::Event, source).map(Self)
+    pub fn compile(source: &str, libraries: &Libraries) -> Result<Self, TemplateError> {
+        Template::compile(View::Event, source, libraries).map(Self)
     }
 
     /// Takes a source without a fault; it is compiled when it first runs.
@@ -154,8 +171,8 @@ impl BatchText {
     /// Compiles it.
     ///
     /// Errors: as for [`Templates::add`].
-    pub fn compile(source: &str) -> Result<Self, TemplateError> {
-        Template::compile(View::Batch, source).map(Self)
+    pub fn compile(source: &str, libraries: &Libraries) -> Result<Self, TemplateError> {
+        Template::compile(View::Batch, source, libraries).map(Self)
     }
 
     /// Takes a source without a fault; it is compiled when it first runs.
@@ -224,8 +241,8 @@ impl Sentence {
     /// Compiles it.
     ///
     /// Errors: as for [`super::Templates::add`]; `notify` is refused too.
-    pub fn compile(source: &str) -> Result<Self, TemplateError> {
-        Template::compile(View::Sentence, source).map(Self)
+    pub fn compile(source: &str, libraries: &Libraries) -> Result<Self, TemplateError> {
+        Template::compile(View::Sentence, source, libraries).map(Self)
     }
 
     /// Takes a source without a fault; it is compiled when it first runs.
@@ -236,6 +253,11 @@ impl Sentence {
     /// The payload fields that it names as `payload.name`.
     pub fn fields(&self) -> &SortedSet<String> {
         self.0.fields()
+    }
+
+    /// The names of the libraries that it takes macros from.
+    pub fn libraries(&self) -> impl Iterator<Item = &str> {
+        self.0.libraries()
     }
 
     /// The words for the first events of a batch, oldest first.

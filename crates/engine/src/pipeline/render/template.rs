@@ -41,7 +41,7 @@ use crate::{
     event::FIELD_CHARS_MAX,
     notification::SubscriberId,
     pipeline::sandbox::{
-        self, Checked, Grammar, OwnText, Program, StrayField, Trace,
+        self, Checked, ErrorPlace, Grammar, Libraries, Library, OwnText, Program, StrayField, Trace,
         account::{self, ACCOUNT, Account},
     },
     pipeline::threshold::Reached,
@@ -121,11 +121,12 @@ impl View {
     }
 
     /// The counts that a template prints by its variables.
-    fn printed(self, source: &str, checked: &Checked) -> Counts {
+    fn printed(self, program: &Program, checked: &Checked) -> Counts {
+        let mut texts = program.libraries().iter().map(|library| &*library.text).chain([program.source()]);
         let asks = |name: &str| checked.asks.contains(name);
         match self {
             Self::Batch => Counts {
-                row_repeats: source.contains(".repeats"),
+                row_repeats: texts.any(|text| text.contains(".repeats")),
                 repeats: asks("repeats"),
                 suppressed: asks("suppressed"),
                 sources: false,
@@ -157,7 +158,7 @@ struct Compiled {
 
 impl PartialEq for Template {
     fn eq(&self, other: &Self) -> bool {
-        (self.view, &self.source) == (other.view, &other.source)
+        (self.view, &self.source, self.taken()) == (other.view, &other.source, other.taken())
     }
 }
 
@@ -170,30 +171,44 @@ impl fmt::Debug for Template {
 }
 
 impl Compiled {
-    fn new(view: View, source: &Arc<str>) -> Result<Self, TemplateError> {
+    fn new(view: View, source: &Arc<str>, libraries: &Libraries) -> Result<Self, TemplateError> {
         lint::check_text(source)?;
-        let (program, checked) = Program::template(Arc::clone(source), view.grammar())
+        let (program, checked) = Program::template(Arc::clone(source), view.grammar(), libraries)
             .map_err(|fault| lint::template_error(source, fault))?;
-        let (environment, printed) = (view.environment(&checked), view.printed(source, &checked));
+        let (environment, printed) = (view.environment(&checked), view.printed(&program, &checked));
         Ok(Self { program, view, environment, printed, fields: checked.fields, strays: checked.strays })
     }
 }
 
 impl Template {
     /// Compiles and checks a source.
-    pub(super) fn compile(view: View, source: &str) -> Result<Self, TemplateError> {
+    pub(super) fn compile(view: View, source: &str, libraries: &Libraries) -> Result<Self, TemplateError> {
         let source = source.into();
-        let compiled = Compiled::new(view, &source)?;
+        let compiled = Compiled::new(view, &source, libraries)?;
         Ok(Self { view, source, compiled: Ok(compiled).into() })
     }
 
-    /// A source that is compiled when the template first runs; a fault in it is a failure of each run.
+    /// A source without libraries that is compiled when the template first runs; a fault in it is a
+    /// failure of each run.
     pub(super) fn deferred(view: View, source: &str) -> Self {
         Self { view, source: source.into(), compiled: OnceLock::new() }
     }
 
     fn compiled(&self) -> Result<&Compiled, &TemplateError> {
-        self.compiled.get_or_init(|| Compiled::new(self.view, &self.source)).as_ref()
+        let compile = || Compiled::new(self.view, &self.source, &Libraries::default());
+        self.compiled.get_or_init(compile).as_ref()
+    }
+
+    fn taken(&self) -> &[Library] {
+        self.compiled
+            .get()
+            .and_then(|compiled| compiled.as_ref().ok())
+            .map_or(&[], |one| one.program.libraries())
+    }
+
+    /// The names of the libraries that it takes macros from, also by other libraries.
+    pub(super) fn libraries(&self) -> impl Iterator<Item = &str> {
+        self.taken().iter().map(|library| &*library.name)
     }
 
     /// The payload fields that it names as `payload.name`; none if it does not compile.
@@ -315,8 +330,8 @@ impl Compiled {
         // A failed run may have used all of its fuel.
         let instructions = ended.as_ref().map_or(FUEL, |(.., instructions)| *instructions);
         let is_paid = account.spend(instructions);
-        let (placeholders, said, _) = ended.map_err(|error| failed(&error))?;
-        is_paid.map_err(|error| failed(&error))?;
+        let (placeholders, said, _) = ended.map_err(|error| failed(&error, program))?;
+        is_paid.map_err(|error| failed(&error, program))?;
         Ok(Ran { text: output, placeholders, said })
     }
 }
@@ -492,7 +507,7 @@ fn without_blank_edges(captured: &str) -> &str {
     without_indent.strip_suffix('\n').unwrap_or(text)
 }
 
-fn failed(error: &Error) -> Attempt {
+fn failed(error: &Error, program: &Program) -> Attempt {
     if error.detail() == Some(filters::TOO_MUCH) {
         return Attempt::TooBig;
     }
@@ -502,7 +517,21 @@ fn failed(error: &Error) -> Attempt {
         (kind, Some(detail)) => format!("{kind}: {detail}"),
         (kind, None) => kind.to_string(),
     };
-    Attempt::Failed { line: error.line(), range: error.range(), message }
+    let ErrorPlace { line, range, library } = program.place(error);
+    let message = match library {
+        Some((name, line)) => format!("in `{name}`, line {line}: {message}"),
+        None => message,
+    };
+    Attempt::Failed { line, range, message }
+}
+
+/// Checks a library on its own, for the widest use of its macros.
+///
+/// Errors: as for [`super::Templates::add`].
+pub(super) fn check_library(name: &str, libraries: &Libraries) -> Result<(), TemplateError> {
+    let source = libraries.text(name).map_or("", |text| &**text);
+    lint::check_text(source)?;
+    Program::check_library(name, &GRAMMAR, libraries).map_err(|fault| lint::template_error(source, fault))
 }
 
 /// The code in a template.

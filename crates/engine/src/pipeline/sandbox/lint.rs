@@ -5,21 +5,20 @@
 //! cannot be meant, each with its position. It visits every expression, also those of slices. It
 //! also collects the variables in use.
 
-use std::{ops::Range, sync::LazyLock};
+use std::{mem, ops::Range, sync::LazyLock};
 
-use minijinja::{
-    Error,
-    machinery::{
-        Span,
-        ast::{self, BinOpKind, CallArg, CompareOpKind, Expr, Stmt},
-    },
+use minijinja::machinery::{
+    Span,
+    ast::{self, BinOpKind, CallArg, CompareOpKind, Expr, Stmt},
 };
 
 use super::{
     filters, formats,
+    library::{self, Parsed, Tag, Taken},
     patterns::{self, Patterns},
     rewrite::Guarded,
-    strays::{Kind, Scope, StrayField, fields_in_arguments, kind_of, range},
+    source::{Cause, Fault, named, range},
+    strays::{Kind, Scope, StrayField, fields_in_arguments, kind_of},
 };
 use crate::{nearest::nearest, sorted::SortedSet};
 
@@ -46,33 +45,6 @@ pub(in crate::pipeline) struct Grammar {
     pub(in crate::pipeline) unknown: fn(&str) -> String,
 }
 
-/// A fault in a source, and its position.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::pipeline) struct Fault {
-    pub(in crate::pipeline) message: String,
-    /// Byte range in the source.
-    pub(in crate::pipeline) range: Option<Range<usize>>,
-    /// The line, from 1, if known; for faults without a range.
-    pub(in crate::pipeline) line: Option<usize>,
-    pub(in crate::pipeline) cause: Cause,
-}
-
-/// The part that refuses a source.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::pipeline) enum Cause {
-    /// minijinja cannot parse it.
-    Syntax,
-    /// It is not allowed here.
-    Refused,
-}
-
-impl From<Error> for Fault {
-    fn from(error: Error) -> Self {
-        let message = error.detail().map_or_else(|| error.kind().to_string(), str::to_owned);
-        Self { message, range: error.range(), line: error.line(), cause: Cause::Syntax }
-    }
-}
-
 #[derive(Debug)]
 pub(in crate::pipeline) struct Checked {
     /// The variables in use.
@@ -85,30 +57,81 @@ pub(in crate::pipeline) struct Checked {
     pub(in crate::pipeline) strays: Vec<StrayField>,
     /// The accesses that it guards.
     pub(in crate::pipeline) guarded: Guarded,
+    /// Those of each library that it takes macros from.
+    pub(in crate::pipeline) guarded_in: Vec<Guarded>,
     /// The regular expressions in use.
     pub(in crate::pipeline) patterns: Patterns,
 }
 
-/// Checks a parsed template.
+/// Checks a parsed template, and the libraries that it takes macros from.
+///
+/// Errors: the first forbidden thing; one in a library is at the tag that takes it.
+pub(super) fn check_template(
+    tree: &Stmt<'_>,
+    libraries: &[Parsed<'_>],
+    grammar: &Grammar,
+) -> Result<Checked, Fault> {
+    let mut walk = Walk::new(grammar, libraries);
+    walk.statement(tree);
+    let mut checked = walk.end()?;
+    for Parsed { library, tree } in libraries {
+        let patterns = mem::take(&mut checked.patterns);
+        let inner = check_library(tree, libraries, grammar, patterns).map_err(|fault| {
+            let message =
+                format!("in `{}`, line {}: {}", library.name, fault.line_in(&library.text), fault.message);
+            Fault { message, range: Some(library.tag.clone()), line: None, cause: Cause::Refused }
+        })?;
+        checked.patterns = inner.patterns;
+        checked.filters.extend(inner.filters);
+        checked.guarded_in.push(inner.guarded);
+    }
+    Ok(checked)
+}
+
+/// Checks a parsed library: it has only macros, and these see only their arguments.
 ///
 /// Errors: the first forbidden thing.
-pub(super) fn check_template(tree: &Stmt<'_>, grammar: &Grammar) -> Result<Checked, Fault> {
-    let mut walk = Walk::new(grammar);
+pub(super) fn check_library(
+    tree: &Stmt<'_>,
+    libraries: &[Parsed<'_>],
+    grammar: &Grammar,
+    patterns: Patterns,
+) -> Result<Checked, Fault> {
+    let grammar = Grammar { variables: &[], event_fields: &[], unknown: unknown_in_library, ..*grammar };
+    // A macro can call one that is below it.
+    let names = library::macros(tree).map(|name| (name, Kind::Other)).collect();
+    let mut walk = Walk { patterns, scopes: vec![names], ..Walk::new(&grammar, libraries) };
+    for statement in library::statements(tree) {
+        let is_blank = |text: &str| text.trim().is_empty();
+        let is_macro = matches!(statement, Stmt::Macro(_) | Stmt::Import(_) | Stmt::FromImport(_));
+        if !is_macro && !matches!(statement, Stmt::EmitRaw(text) if is_blank(text.raw)) {
+            walk.refuse(
+                range(library::span(statement)),
+                "a library has only macros: it writes nothing itself",
+            );
+        }
+    }
     walk.statement(tree);
     walk.end()
+}
+
+fn unknown_in_library(name: &str) -> String {
+    format!("unknown variable `{name}`; a macro of a library sees only its arguments and other macros")
 }
 
 /// Checks a parsed expression.
 ///
 /// Errors: as for [`check_template`].
 pub(super) fn check_expression(tree: &Expr<'_>, grammar: &Grammar) -> Result<Checked, Fault> {
-    let mut walk = Walk::new(grammar);
+    let mut walk = Walk::new(grammar, &[]);
     walk.expression(tree);
     walk.end()
 }
 
 struct Walk<'g, 's> {
     grammar: &'g Grammar,
+    /// The libraries with macros to take.
+    libraries: &'g [Parsed<'g>],
     /// Names defined by the source, innermost scope last.
     scopes: Vec<Scope<'s>>,
     asks: SortedSet<String>,
@@ -121,9 +144,10 @@ struct Walk<'g, 's> {
 }
 
 impl<'g, 's> Walk<'g, 's> {
-    fn new(grammar: &'g Grammar) -> Self {
+    fn new(grammar: &'g Grammar, libraries: &'g [Parsed<'g>]) -> Self {
         Self {
             grammar,
+            libraries,
             scopes: vec![Scope::new()],
             asks: SortedSet::new(),
             fields: SortedSet::new(),
@@ -138,7 +162,10 @@ impl<'g, 's> Walk<'g, 's> {
     fn end(self) -> Result<Checked, Fault> {
         let Self { asks, fields, used: filters, mut strays, guarded, patterns, .. } = self;
         strays.sort_by_key(|stray| stray.range.start);
-        self.fault.map_or(Ok(Checked { asks, fields, filters, strays, guarded, patterns }), Err)
+        self.fault.map_or(
+            Ok(Checked { asks, fields, filters, strays, guarded, guarded_in: Vec::new(), patterns }),
+            Err,
+        )
     }
 
     /// Keeps the first fault in the source.
@@ -173,9 +200,16 @@ impl<'g, 's> Walk<'g, 's> {
     }
 
     fn statement(&mut self, statement: &Stmt<'s>) {
-        const ONE_FILE: &str = "a template is one file, so it cannot";
+        const ONE_FILE: &str = "macros come from a library, {% from \"lib/name\" import name %}; else a template is one file, so it cannot";
         match statement {
-            Stmt::Template(template) => self.statements(&template.children),
+            Stmt::Template(template) => {
+                for child in &template.children {
+                    match Tag::of(child) {
+                        Some(tag) => self.take(&tag),
+                        None => self.statement(child),
+                    }
+                }
+            }
             Stmt::EmitExpr(emit) => self.expression(&emit.expr),
             Stmt::EmitRaw(_) | Stmt::Continue(_) | Stmt::Break(_) => {}
             Stmt::ForLoop(walked) => self.for_loop(walked),
@@ -219,11 +253,9 @@ impl<'g, 's> Walk<'g, 's> {
             Stmt::Include(found) => {
                 self.refuse(named(found.span(), "include"), format!("{ONE_FILE} `include` another"));
             }
-            Stmt::Import(found) => {
-                self.refuse(named(found.span(), "import"), format!("{ONE_FILE} `import` another"));
-            }
-            Stmt::FromImport(found) => {
-                self.refuse(named(found.span(), "from"), format!("{ONE_FILE} import `from` another"));
+            Stmt::Import(_) | Stmt::FromImport(_) => {
+                let word = Tag::of(statement).map(|tag| tag.word).unwrap_or_default();
+                self.refuse(word, "macros are taken at the top of a template, not inside of another tag");
             }
             Stmt::Extends(found) => {
                 self.refuse(named(found.span(), "extends"), format!("{ONE_FILE} `extends` another"));
@@ -234,6 +266,30 @@ impl<'g, 's> Walk<'g, 's> {
                     "no other template can replace a `block`; write its body alone",
                 );
             }
+        }
+    }
+
+    /// Defines the macros that a tag takes.
+    fn take(&mut self, tag: &Tag<'_, 's>) {
+        let names = match tag.taken {
+            Taken::All(name) => return self.assign(name, Kind::Other),
+            Taken::Macros(names) => names,
+        };
+        let known = self.libraries.iter().find(|parsed| Some(&*parsed.library.name) == tag.library);
+        let known: Vec<&str> = known.into_iter().flat_map(|parsed| library::macros(&parsed.tree)).collect();
+        for (name, alias) in names {
+            if let Expr::Var(var) = name
+                && !known.contains(&var.id)
+            {
+                let meant = nearest(var.id, known.iter().copied());
+                let hint = meant.map_or_else(
+                    || format!("its macros are {}", known.join(", ")),
+                    |meant| format!("did you mean `{meant}`?"),
+                );
+                let library = tag.library.unwrap_or_default();
+                self.refuse(range(var.span()), format!("`{library}` has no macro `{}`; {hint}", var.id));
+            }
+            self.assign(alias.as_ref().unwrap_or(name), Kind::Other);
         }
     }
 
@@ -499,10 +555,4 @@ impl<'g, 's> Walk<'g, 's> {
             .map_or_else(String::new, |nearest| format!("; did you mean `{nearest}`?"));
         self.refuse(place, format!("unknown test `{name}`{hint}"));
     }
-}
-
-/// The byte range of a name at the start of a span.
-fn named(span: Span, name: &str) -> Range<usize> {
-    let start = span.start_offset as usize;
-    start..start + name.len()
 }

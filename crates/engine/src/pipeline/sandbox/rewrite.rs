@@ -49,8 +49,23 @@ pub(in crate::pipeline) enum Trace {
     Lines,
 }
 
-/// Rewrites `from`, whose source guards the accesses `guarded`.
-pub(super) fn rewrite<'s>(from: &Instructions<'s>, guarded: &Guarded, trace: Trace) -> Instructions<'s> {
+/// Code of one source.
+pub(super) struct Stretch<'g> {
+    /// The number of the instruction after it.
+    pub(super) end: u32,
+    /// What its source guards.
+    pub(super) guarded: &'g Guarded,
+    /// What is added to its offsets: those of the main source are its own.
+    pub(super) offset: u32,
+}
+
+/// Rewrites `from`, which consists of `stretches`.
+pub(super) fn rewrite<'s>(
+    from: &Instructions<'s>,
+    stretches: &[Stretch<'_>],
+    trace: Trace,
+) -> Instructions<'s> {
+    let mut stretches = stretches.iter().peekable();
     let mut rewriting = Rewriting {
         to: Instructions::new(from.name(), from.source()),
         locals: SortedMap::new(),
@@ -63,10 +78,14 @@ pub(super) fn rewrite<'s>(from: &Instructions<'s>, guarded: &Guarded, trace: Tra
     for at in 0.. {
         moved.push(rewriting.length);
         let Some(instruction) = from.get(at) else { break };
-        let place = Location { line: from.get_line(at).unwrap_or(0), span: from.get_span(at) };
+        while stretches.next_if(|stretch| at >= stretch.end).is_some() {}
+        let stretch = stretches.peek().expect("the last one ends with the code");
+        let span = from.get_span(at);
+        rewriting.is_guarded = stretch.guarded.contains(span);
+        rewriting.trace = if stretch.offset == 0 { trace } else { Trace::Off };
+        let place = Location { line: from.get_line(at).unwrap_or(0), span }.shifted(stretch.offset);
         let before = at.checked_sub(1).and_then(|before| from.get(before));
         let two_before = at.checked_sub(2).and_then(|before| from.get(before));
-        rewriting.is_guarded = guarded.contains(place.span);
         rewriting.rewrite(instruction, before, two_before, place);
     }
     let mut to = rewriting.to;
@@ -108,6 +127,19 @@ fn local_next(code: &Instructions<'_>) -> u8 {
 struct Location {
     line: usize,
     span: Option<Span>,
+}
+
+impl Location {
+    /// The same in the text of all sources, in which this one begins at `offset`.
+    fn shifted(self, offset: u32) -> Self {
+        if offset == 0 {
+            return self;
+        }
+        let line = u16::try_from(self.line).unwrap_or(u16::MAX);
+        let span = self.span.unwrap_or(Span { start_line: line, end_line: line, ..Span::default() });
+        let (start, end) = (span.start_offset + offset, span.end_offset + offset);
+        Self { span: Some(Span { start_offset: start, end_offset: end, ..span }), ..self }
+    }
 }
 
 struct Rewriting<'s> {

@@ -3,11 +3,9 @@
 
 use std::ops::Range;
 
-use minijinja::machinery::{
-    Span,
-    ast::{CallArg, Expr, Filter},
-};
+use minijinja::machinery::ast::{CallArg, Expr, Filter};
 
+use super::source::range;
 use crate::sorted::SortedMap;
 
 /// The variable with the events of a batch.
@@ -57,11 +55,6 @@ impl StrayField {
     pub(super) fn new(name: &str, range: Range<usize>, fields: &[&str]) -> Option<Self> {
         (!fields.contains(&name)).then(|| Self { name: name.to_owned(), range })
     }
-}
-
-/// The bytes of a span.
-pub(super) fn range(span: Span) -> Range<usize> {
-    span.start_offset as usize..span.end_offset as usize
 }
 
 /// The kind of an expression, whose names are those of `scopes`, the innermost last.

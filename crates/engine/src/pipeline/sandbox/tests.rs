@@ -46,7 +46,9 @@ enum Ended {
 
 /// Runs a template; returns the outcome and the number of spent steps.
 fn run(source: &str, payload: serde_json::Value) -> (Ended, u64) {
-    let Ok((program, _)) = Program::template(source.into(), &GRAMMAR) else { return (Ended::Refused, 0) };
+    let Ok((program, _)) = Program::template(source.into(), &GRAMMAR, &Libraries::default()) else {
+        return (Ended::Refused, 0);
+    };
     let account = Account::new(STEPS);
     let root = Value::from_pairs([
         ("payload", Value::from(minijinja::value::Serde(payload))),
@@ -421,7 +423,7 @@ fn wrong_literals_are_refused_at_their_place() {
         ("{{ payload|date('%&') }}", "'%&'", "is not a format of `date`"),
         ("{{ payload|truncat(3) }}", "truncat", "did you mean `truncate`?"),
     ] {
-        let fault = Program::template(source.into(), &GRAMMAR).err().expect(source);
+        let fault = Program::template(source.into(), &GRAMMAR, &Libraries::default()).err().expect(source);
         let range = fault.range.clone().unwrap_or_default();
         assert!(source[range].starts_with(marked), "{source}: {fault:?}");
         assert!(fault.message.contains(part), "{source}: {fault:?}");
@@ -429,7 +431,7 @@ fn wrong_literals_are_refused_at_their_place() {
     let many: String =
         (0..21).fold(String::new(), |text, n| text + &format!("{{{{ payload|regex_find('a{n}') }}}}"));
     assert!(
-        Program::template(many.as_str().into(), &GRAMMAR)
+        Program::template(many.as_str().into(), &GRAMMAR, &Libraries::default())
             .is_err_and(|fault| fault.message.contains("at most 20"))
     );
 }

@@ -27,7 +27,9 @@ fn render(layout: &Layout, templates: &Templates, rows: &[Row], max_tokens: u32)
 }
 
 fn declared(one: Option<&str>, table: Option<Table>) -> Layout {
-    let one = one.map(|one| EventText::compile(one).unwrap_or_else(|error| panic!("{error}: {one}")));
+    let one = one.map(|one| {
+        EventText::compile(one, &Libraries::default()).unwrap_or_else(|error| panic!("{error}: {one}"))
+    });
     Layout::Declared(Arc::new(Declared::new(one, table.map(Several::Table))))
 }
 
@@ -100,7 +102,7 @@ fn event_text_with_unknown_names_is_refused() {
         ("a: {{ payload.x|uper }}", "did you mean `upper`"),
         ("a: {{ payload.x", "without its `}}`"),
     ] {
-        let error = EventText::compile(one).expect_err(one);
+        let error = EventText::compile(one, &Libraries::default()).expect_err(one);
         assert!(error.message.contains(part), "{one}: {error}");
     }
 }
@@ -108,7 +110,7 @@ fn event_text_with_unknown_names_is_refused() {
 #[test]
 fn event_text_reports_its_payload_fields() {
     let fields = |one: &str| {
-        let text = EventText::compile(one).expect("it compiles");
+        let text = EventText::compile(one, &Libraries::default()).expect("it compiles");
         text.fields().iter().cloned().collect::<Vec<_>>()
     };
     assert_eq!(
@@ -349,7 +351,8 @@ fn sources_of_rows_are_the_last_column_removed() {
 
 fn sentence_of(source: &str, payloads: &[Value]) -> Result<Vec<Arc<str>>, RenderFailure> {
     let rows: Vec<Row> = payloads.iter().map(|payload| row(payload.clone(), 1)).collect();
-    let sentence = Sentence::compile(source).unwrap_or_else(|error| panic!("{source}: {error}"));
+    let sentence =
+        Sentence::compile(source, &Libraries::default()).unwrap_or_else(|error| panic!("{source}: {error}"));
     sentence.render(&RenderInput::new(&SubscriberId::new("orders"), &rows, Tokens(200)))
 }
 
@@ -374,7 +377,7 @@ fn deferred_template_compiles_when_it_first_runs() {
     let (id, words) = (SubscriberId::new("orders"), "order {{ payload.id }}");
     let input = RenderInput::new(&id, &rows, Tokens(200));
     assert_eq!(Sentence::deferred(words).render(&input), Ok(vec!["order 7".into()]));
-    assert_eq!(Sentence::deferred(words), Sentence::compile(words).expect("words"));
+    assert_eq!(Sentence::deferred(words), Sentence::compile(words, &Libraries::default()).expect("words"));
     assert_eq!(Sentence::deferred(words).fields().len(), 1);
 
     let bad = Sentence::deferred("x\n{{ events }}");
@@ -400,7 +403,7 @@ fn a_sentence_that_cannot_be_rendered_says_why() {
         ("{{ payload|toon }}", "toon"),
         ("{{ notify(\"x\") }}", "notify"),
     ] {
-        let error = Sentence::compile(source).expect_err(source).to_string();
+        let error = Sentence::compile(source, &Libraries::default()).expect_err(source).to_string();
         assert!(word == "syntax" || error.contains(word), "{source}: {error}");
     }
 }
@@ -409,8 +412,8 @@ fn a_sentence_that_cannot_be_rendered_says_why() {
 fn many_writes_what_one_does_not() {
     let many = "{% if count == 7 %}a: {{ rows }}{% endif %}{% if count < 7 %}sum: {{ rows|sum(attribute='n') }}{% endif %}";
     let layout = |one: Option<&str>| {
-        let one = one.map(|one| EventText::compile(one).expect("a text"));
-        let many = Several::Text(BatchText::compile(many).expect("a text"));
+        let one = one.map(|one| EventText::compile(one, &Libraries::default()).expect("a text"));
+        let many = Several::Text(BatchText::compile(many, &Libraries::default()).expect("a text"));
         Layout::Declared(Arc::new(Declared::new(one, Some(many))))
     };
     let rows: Vec<Row> = (1..=7).map(|n| row(json!({"n": n}), 1)).collect();
@@ -447,8 +450,11 @@ fn times_and_paths_are_relative_to_the_notification() {
     at("/w/shop", ".");
     at("/w/shopping/a.rs", "/w/shopping/a.rs");
     at("b.rs", "b.rs");
-    let many = BatchText::compile("paths: {{ rows|map(attribute='path')|map('relpath')|join(' ') }}")
-        .map(Several::Text);
+    let many = BatchText::compile(
+        "paths: {{ rows|map(attribute='path')|map('relpath')|join(' ') }}",
+        &Libraries::default(),
+    )
+    .map(Several::Text);
     let many = Layout::Declared(Arc::new(Declared::new(None, many.ok())));
     for (second, shown) in [("/w", "a"), ("/x", "/w/a")] {
         let rows = [in_folder("/w/a", "/w"), in_folder("/w/a", second)];
