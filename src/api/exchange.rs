@@ -40,9 +40,8 @@ use crate::{
         probing::{self, HarnessReport},
         processes::{self, IdentifiedBy},
         wire::{
-            exchange::{
-                AnswerView, ExchangeRequest, INSTRUCTIONS, KnownFacts, join, of_answer, of_request, parse,
-            },
+            exchange::{AnswerView, ExchangeRequest, KnownFacts, join, of_answer, of_request, parse},
+            formats::INSTRUCTIONS,
             views::SessionView,
         },
     },
@@ -118,7 +117,8 @@ pub(crate) async fn exchange(
         .as_ref()
         .map_or((None, None), |known| (known.harness.name.as_deref(), known.harness.workspace.as_deref()));
     request.set_sources(harness);
-    let mut remarks = of_request(&request.exchange, &request.observed, KnownFacts { harness, workspace });
+    let mut remarks = std::mem::take(&mut request.unknown);
+    remarks.extend(of_request(&request.exchange, &request.observed, KnownFacts { harness, workspace }));
     if !request.observed.is_empty() {
         // Without an answer of the engine there are no remarks; the exchange then reports the reason.
         remarks.extend(Box::pin(untaken(&app, &request)).await.unwrap_or_default());

@@ -390,7 +390,7 @@ mod tests {
     use futures_util::FutureExt;
 
     use super::*;
-    use engine::exchange::{Injection, Role};
+    use engine::exchange::{Format, Injection, Role};
 
     fn answer() -> Answer {
         Answer::default()
@@ -416,6 +416,7 @@ mod tests {
         let registry = Arc::new(Registry::new(0));
         let injection = |name| Injection {
             id: InjectionId::new(name),
+            format: Format::default(),
             text: "a: 1".into(),
             sentence: "ci (high): 1".into(),
             role: Role::Tool,

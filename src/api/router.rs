@@ -10,8 +10,8 @@ use axum::{
 };
 
 use crate::api::{
-    App, admin, clients, error::ApiError, events, exchange, history, hooks, inbox, instructions, matching,
-    mcp, metrics, notify, questions, reload, sessions, shell, silences, sources, statusline, stream, watches,
+    App, admin, clients, error::ApiError, events, exchange, formats, history, hooks, inbox, matching, mcp,
+    metrics, notify, questions, reload, sessions, shell, silences, sources, statusline, stream, watches,
     webhooks,
 };
 
@@ -63,7 +63,8 @@ routes! {
     get "/v1/sessions/{id}/wait" sessions::wait,
     get "/v1/sessions/{id}/stream" stream::session,
     post "/v1/sessions/{id}/undelivered/{injection}" exchange::undelivered,
-    get "/v1/instructions" instructions::get,
+    get "/v1/formats" formats::list,
+    get "/v1/instructions" formats::instructions,
     post "/v1/hooks/{harness}" hooks::hook,
     post "/v1/statusline/{harness}" statusline::status_line,
     get "/v1/clients" clients::clients,

@@ -37,7 +37,7 @@ use super::*;
 use engine::{
     Engine,
     event::{Seq, SessionId, Severity},
-    exchange::{Answer, Exchange, Harness, Injection, InjectionId, Released, Role},
+    exchange::{Answer, Exchange, Format, Harness, Injection, InjectionId, Released, Role},
     io::{Input, Pending, RequestId},
     ledger::LedgerEntry,
     notification::{Notification, NotificationId, Priority, SubscriberId},
@@ -214,6 +214,7 @@ fn injection() -> Answer {
     };
     let injection = Injection {
         id: InjectionId::new("a1"),
+        format: Format::default(),
         text: "ci: failed".into(),
         sentence: "ci (high): failed".into(),
         role: Role::Tool,

@@ -60,7 +60,7 @@ impl Scope {
         let is_harness =
             ["/v1/sessions/", "/v1/hooks/", "/v1/statusline/"].iter().any(|begin| path.starts_with(begin));
         match path {
-            "/healthz" | "/v1/openapi.json" | "/v1/instructions" => None,
+            "/healthz" | "/v1/openapi.json" | "/v1/instructions" | "/v1/formats" => None,
             "/v1/events" | ALERTS_PATH if method == Method::POST => Some(Self::Publish),
             _ if path.starts_with(WEBHOOKS_PATH) => Some(Self::Publish),
             _ if is_harness => Some(Self::Exchange),

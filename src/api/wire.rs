@@ -6,6 +6,7 @@
 
 pub mod event;
 pub mod exchange;
+pub mod formats;
 pub mod harness;
 pub mod history;
 pub mod inbox;

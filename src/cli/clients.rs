@@ -20,7 +20,7 @@ use hook::{
 
 use super::{CliError, Context, harness::harness, refused, workspace_or_current};
 use crate::{
-    api::wire::exchange::INSTRUCTIONS,
+    api::wire::formats::INSTRUCTIONS,
     harness::{kind::Kind, table::KINDS},
 };
 

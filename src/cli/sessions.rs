@@ -3,7 +3,12 @@
 
 use std::cmp::Reverse;
 
-use engine::{exchange::Format, notification::InjectionPoint};
+use clap::builder::PossibleValuesParser;
+use engine::{
+    exchange::{Dialect, Format},
+    notification::InjectionPoint,
+    words::Words,
+};
 use hook::client::percent_encode;
 use journal::time::Timestamp;
 use serde_json::{Value, json};
@@ -135,9 +140,12 @@ pub(super) struct ExchangeArgs {
     /// The harness
     #[arg(long, value_name = "NAME")]
     harness: Option<String>,
-    /// Format of the text: xml, markdown, toon, json or line [default: as configured]
-    #[arg(long)]
-    format: Option<Format>,
+    /// Format of the injection [default: as configured]
+    #[arg(long, value_parser = PossibleValuesParser::new(Format::words()))]
+    format: Option<String>,
+    /// API of the model, for a message in its words
+    #[arg(long, value_parser = PossibleValuesParser::new(Dialect::words()))]
+    dialect: Option<String>,
     /// An injection that has arrived; may be given more than once
     #[arg(long, value_name = "ID")]
     ack: Vec<String>,
@@ -158,8 +166,10 @@ pub(super) fn exchange(args: &ExchangeArgs, context: &mut Context<'_>) -> Result
         return context.print_json(doing, &body);
     }
     let answer: Value = parse(doing, &body)?;
-    match answer.get("text").and_then(Value::as_str) {
-        Some(text) => context.print(&format!("{}\n", text.trim_end_matches('\n'))),
+    let carrier = ["text", "message", "block", "messages"].into_iter().find_map(|field| answer.get(field));
+    match carrier {
+        Some(Value::String(text)) => context.print(&format!("{}\n", text.trim_end_matches('\n'))),
+        Some(json) => context.print(&format!("{json}\n")),
         None => Ok(()),
     }
 }
@@ -178,7 +188,8 @@ fn request(args: &ExchangeArgs) -> Value {
         ("harness", Some(harness)),
         ("tool", args.tool.clone().map(Value::from)),
         ("ack", (!args.ack.is_empty()).then(|| json!(args.ack))),
-        ("format", args.format.map(|format| json!(format.as_str()))),
+        ("format", args.format.clone().map(Value::from)),
+        ("dialect", args.dialect.clone().map(Value::from)),
     ])
 }
 
@@ -296,6 +307,6 @@ demo            -            suspended     -                      1m ago
         assert!(error.contains("`midway` is not one of immediate, turn_start"), "{error}");
         let error =
             run_against(&daemon, &["exchange", "s1", "turn_end", "--format", "yaml"]).expect_err("no format");
-        assert!(error.contains("use one of xml, markdown, toon, json, line"), "{error}");
+        assert!(error.contains("[possible values: xml, xml_each, markdown"), "{error}");
     }
 }

@@ -114,6 +114,10 @@ impl Keys for Section<'_> {
         self.read(key, values::word)
     }
 
+    fn among<T: Words>(&mut self, key: Name, among: &[T]) -> Option<T> {
+        self.read(key, |value| values::word_of(value, among))
+    }
+
     fn each_once<T: Words + PartialEq>(&mut self, key: Name) -> Option<Vec<T>> {
         self.read(key, |value| {
             let mut once: Vec<T> = Vec::new();

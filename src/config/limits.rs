@@ -6,17 +6,14 @@
 //! accepted, so that a file with all the defaults loads. Any other value is an error: an accepted
 //! key must have its effect.
 
-use std::{num::NonZeroU32, ops::RangeInclusive, sync::Arc, time::Duration};
+use std::{num::NonZeroU32, ops::RangeInclusive, time::Duration};
 
 use engine::{
-    event::{FieldPath, Pattern, Scope, Severity},
-    exchange::{Format, InjectionId, Replaces},
-    format::{Item, Overflow, write},
+    event::{FieldPath, Pattern},
+    exchange::Format,
+    format::sample,
     hold::{Delay, WAITS_MAX},
-    notification::{
-        Activation, InjectionPoint, Interrupt, Nature, Notification, NotificationId, Priority, SubscriberId,
-        Tokens,
-    },
+    notification::Tokens,
     pipeline::{
         condition::Condition,
         inhibition::InhibitRule,
@@ -27,7 +24,7 @@ use engine::{
     rate::Rate,
     settings::{Key, Keys as _, keys, settings},
 };
-use journal::time::{Timestamp, hours::Hours};
+use journal::time::hours::Hours;
 use strum::{IntoStaticStr, VariantArray};
 use toon::tokens;
 
@@ -403,14 +400,11 @@ pub(crate) struct Frame {
     pub(crate) tokens: Tokens,
 }
 
-/// The frames of all formats.
+/// The frames of the formats that can be configured.
 pub(crate) fn frames() -> Vec<Frame> {
-    let notification = Arc::new(shortest());
-    let items = [Item { notification: &notification, redelivered: false, cut: None }];
     let chars = |text: &str| u32::try_from(text.chars().count()).unwrap_or(u32::MAX);
     let frame = |format: Format| {
-        let text =
-            write(format, &InjectionId::new("abcdef"), &items, &Overflow::default(), Replaces::Nothing);
+        let text = sample(format, &[("background_task", CONTENT)]);
         let content = tokens::estimate(CONTENT).0;
         Frame {
             format,
@@ -418,32 +412,5 @@ pub(crate) fn frames() -> Vec<Frame> {
             tokens: Tokens(tokens::estimate(&text).0.saturating_sub(content)),
         }
     };
-    Format::VARIANTS.iter().copied().map(frame).collect()
-}
-
-fn shortest() -> Notification {
-    Notification {
-        id: NotificationId::new("n0"),
-        subscriber: SubscriberId::new("background_task"),
-        scope: Scope::All,
-        priority: Priority::High,
-        inject_at: InjectionPoint::AfterTool,
-        activation: Activation::Passive,
-        is_asked: false,
-        interrupt: Interrupt::InjectAndContinue,
-        nature: Nature::default(),
-        untrusted_source: None,
-        rows_name_sources: false,
-        severity: Severity::Warning,
-        content: CONTENT.into(),
-        sentences: Vec::new(),
-        tokens: tokens::estimate(CONTENT),
-        raw_bytes: 0,
-        states: Vec::new(),
-        unresolved: Vec::new(),
-        events: Vec::new(),
-        created_at: Timestamp::ZERO,
-        expires_at: None,
-        deliver_after: Box::default(),
-    }
+    Format::texts().into_iter().map(frame).collect()
 }

@@ -73,8 +73,13 @@ mod tests {
         let (publisher, journal) = publisher();
         let (session, injection) = (SessionId::new("s1"), InjectionId::new("7fq2kd"));
         let exchange = Exchange::new(session.clone(), InjectionPoint::TurnEnd, "carrier");
-        let release =
-            ReleaseRecord { exchange: Seq(3), injection, notifications: Vec::new(), directive: None };
+        let release = ReleaseRecord {
+            exchange: Seq(3),
+            injection,
+            notifications: Vec::new(),
+            directive: None,
+            format: None,
+        };
         let written = Records::build(|records| {
             records.own_event(&event("1"));
             records.event_with_new_id(&event("2").as_ref()).expect("small");

@@ -426,6 +426,7 @@ impl Call<'_> {
             pid_started: None,
             conversations: Some(CAPS.conversations),
             parent: is_subagent.then(|| self.conversation()).transpose()?,
+            ..Harness::default()
         })
     }
 

@@ -13,7 +13,7 @@ use super::{
 use engine::{
     Output, SessionChange,
     event::{EventRef, Seq, SessionId, Severity},
-    exchange::{Answer, Harness, Injection, InjectionId, Role},
+    exchange::{Answer, Format, Harness, Injection, InjectionId, Role},
     ledger::LedgerEntry,
     notes::{NoteContent, Notes, Place},
     notification::{InjectionPoint, NotificationId, SubscriberId},
@@ -105,6 +105,7 @@ fn put_back_notes_precede_newer_ones() {
 fn repeated_answer_is_not_a_second_injection() {
     let injection = Injection {
         id: InjectionId::new("abc123"),
+        format: Format::default(),
         text: "t".into(),
         sentence: "s".into(),
         role: Role::Tool,

@@ -1,7 +1,7 @@
 //! Hostile payloads through the whole engine: for any event, an injection stays one block of its
 //! format and contains the values.
 //!
-//! Four sessions get the same events in other formats; their injections are parsed and compared
+//! A session for each format gets the same events; their injections are parsed and compared
 //! with the published values, after [`clean_text`].
 
 mod texts;
@@ -59,7 +59,7 @@ const OWN: [(&str, usize, &str); 6] = [
     ("table", 3, "{{ rows|toon(key=\"table\") }}"),
 ];
 
-/// An engine with four sessions.
+/// An engine with a session for each format.
 struct Stage {
     drive: Drive,
     now: Timestamp,
@@ -128,7 +128,9 @@ impl Stage {
                 injection.notifications.iter().map(|released| released.priority).collect();
             assert_eq!(priorities, expected.iter().map(|(priority, _)| *priority).collect::<Vec<_>>());
             let said = read(format, &injection.text, expected.len());
-            let expected = with_cuts(&said, expected_of(format, expected));
+            let severities: Vec<Severity> =
+                injection.notifications.iter().map(|released| released.severity).collect();
+            let expected = with_cuts(&said, expected_of(format, expected, &severities));
             assert_eq!(said, expected, "{format:?}\n{}", injection.text);
             assert_sentence(injection);
         }
@@ -171,24 +173,27 @@ fn injection(output: Output) -> Option<(Format, Injection)> {
     }
 }
 
-/// The result of parsing `format` when notifications contain `expected`.
-fn expected_of(format: Format, expected: &[(Priority, Value)]) -> Said {
-    let of = |wanted: Option<Priority>| -> Vec<Value> {
-        let is_wanted = |priority: Priority| wanted.is_none_or(|wanted| wanted == priority);
-        expected.iter().filter(|(priority, _)| is_wanted(*priority)).map(|(_, value)| value.clone()).collect()
+/// The result of parsing `format` when notifications of these severities contain `expected`.
+fn expected_of(format: Format, expected: &[(Priority, Value)], severities: &[Severity]) -> Said {
+    let of = |wanted: Option<Severity>| -> Vec<Value> {
+        let is_wanted = |severity: Severity| wanted.is_none_or(|wanted| wanted == severity);
+        let both = expected.iter().zip(severities).filter(|(_, severity)| is_wanted(**severity));
+        both.map(|((_, value), _)| value.clone()).collect()
     };
     match format {
-        Format::Json | Format::Line => Said::Contents(of(None)),
-        Format::Xml | Format::Toon => Said::Documents(vec![(None, of(None))]),
+        Format::XmlEach | Format::Json | Format::Line => Said::Contents(of(None)),
+        Format::Xml
+        | Format::Toon
+        | Format::OpenaiDeveloper
+        | Format::SystemMessage
+        | Format::AnthropicBlock
+        | Format::SyntheticTool
+        | Format::UserPrefix => Said::Documents(vec![(None, of(None))]),
         Format::Markdown => {
-            let groups =
-                Priority::VARIANTS.iter().copied().rev().map(|priority| (priority, of(Some(priority))));
+            let groups = Severity::VARIANTS.iter().rev().map(|severity| (severity, of(Some(*severity))));
             let documents = groups.filter(|(_, contents)| !contents.is_empty());
-            Said::Documents(
-                documents
-                    .map(|(priority, contents)| (Some(priority.as_str().to_owned()), contents))
-                    .collect(),
-            )
+            let named = documents.map(|(severity, contents)| (Some(severity.as_str().to_owned()), contents));
+            Said::Documents(named.collect())
         }
     }
 }

@@ -17,7 +17,7 @@ use std::{
 };
 
 use aside::{
-    api::wire::exchange::{AnswerView, INSTRUCTIONS},
+    api::wire::{exchange::AnswerView, formats::INSTRUCTIONS},
     daemon::{fold::Fold, rules::RulesStore},
 };
 use engine::{

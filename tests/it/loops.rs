@@ -8,6 +8,7 @@ use std::{
     process::Stdio,
 };
 
+use engine::{exchange::Format, words::Words};
 use serde_json::{Value, json};
 
 use crate::support::daemon::{Answer, Home, at, eventually};
@@ -352,13 +353,13 @@ fn cancelled_call_is_said_not_to_have_run() {
     const NOT_RUN: &str = "This call was not run: ";
     let home = home();
     let _daemon = home.serve();
-    for (format, begin) in [
-        ("xml", NOT_RUN),
-        ("markdown", NOT_RUN),
-        ("line", NOT_RUN),
-        ("toon", "not_run: \"This call was not run: "),
-        ("json", "{\"not_run\":\"This call was not run: "),
-    ] {
+    for format in Format::words() {
+        // In place of a call, every format is a text.
+        let begin = match format {
+            "toon" => "not_run: \"This call was not run: ",
+            "json" => "{\"not_run\":\"This call was not run: ",
+            _ => NOT_RUN,
+        };
         publish(&home, format, "stop", "critical");
         let before = |carrier: &str| {
             let body = json!({ "point": "before_tool", "carrier": carrier, "carrier_effect": "cancel", "format": format });
@@ -372,9 +373,8 @@ fn cancelled_call_is_said_not_to_have_run() {
         let other = before("c2");
         assert!(text(&other).starts_with(NOT_RUN) && other.json()["injection"].is_null(), "{other:?}");
         publish(&home, format, "later", "info");
-        let after = text(
-            &home.exchange(format, &json!({ "point": "after_tool", "carrier": "c3", "format": format })),
-        );
+        let body = json!({ "point": "after_tool", "carrier": "c3", "format": format });
+        let after = home.exchange(format, &body).json().to_string();
         assert!(after.contains("later") && !after.contains("not run"), "{after}");
     }
     // The sentence counts as part of the text.

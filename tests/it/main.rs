@@ -20,6 +20,7 @@ mod entries;
 mod faults;
 mod fixtures;
 mod flips;
+mod formats;
 mod four_section;
 mod git;
 mod hook;

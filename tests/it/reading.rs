@@ -36,7 +36,7 @@ enum Route {
 use Route::{Elsewhere, HasNone, LeavesOut, LeavesOutAndRefuses, Refuses};
 
 /// Every route. A new one fails the test until it has a row here.
-const ROUTES: [(&str, Route); 49] = [
+const ROUTES: [(&str, Route); 50] = [
     ("delete /v1/silences/{id}", Elsewhere),
     ("delete /v1/watches/{id}", Refuses(&[("/v1/watches/{watch}", "")])),
     ("get /healthz", HasNone(Some(""))),
@@ -53,6 +53,7 @@ const ROUTES: [(&str, Route); 49] = [
     ("get /v1/events/stream", Elsewhere),
     ("get /v1/events/{id}", Refuses(&[("/v1/events/given", ""), ("/v1/events/{seq}", "")])),
     // The names of sessions are no secret.
+    ("get /v1/formats", HasNone(Some(""))),
     ("get /v1/history/sessions", HasNone(Some(""))),
     (
         "get /v1/inbox",

@@ -89,7 +89,10 @@ fn published_failure_is_delivered_exactly_once() {
     let said = home.print(&FAILURE);
     assert!(said.starts_with("published as 2\ntool_failure takes it for the next session in, "), "{said}");
     let exchange = ["exchange", "demo", "after_tool", "--format", "toon"];
-    assert_eq!(home.print(&exchange), "severity: error\ntool_fail: grep timeout\nerror: took 30 s\n");
+    let delivered = home.print(&exchange);
+    let (id, content) = delivered.split_once('\n').expect("two lines");
+    assert!(id.starts_with("injection: "), "{delivered}");
+    assert_eq!(content, "severity: error\ntool_fail: grep timeout\nerror: took 30 s\n");
     assert_eq!(home.print(&exchange), "");
 
     let silence = |carrier: &str| {
@@ -127,7 +130,8 @@ fn failed_command_is_delivered_only_in_its_folder() {
         (Some(1), String::new(), String::new())
     );
     let delivered = exchange("here", &home.work());
-    let lines: Vec<&str> = delivered.as_str().expect("text").lines().collect();
+    // The id of the injection is above them.
+    let lines: Vec<&str> = delivered.as_str().expect("text").lines().skip(1).collect();
     let expected = ["severity: error", "task_failed: \"false\"", "task: \"false\"", "exit_code: 1"];
     assert_eq!(lines[..4], expected, "{delivered}");
     assert!(lines[4].starts_with("duration_ms: ") && lines.len() == 5, "{delivered}");

@@ -44,7 +44,7 @@ pub struct Exchange {
     pub known_calls: Vec<Arc<str>>,
     /// Limits that are lower than the configured ones.
     pub budget: Budget,
-    /// The format of the injection; `None` for the configured one.
+    /// The format of the injection; `None` for that of the harness, else the configured one.
     pub format: Option<Format>,
     /// The effect of the carrying message besides its text.
     pub carrier_effect: CarrierEffect,
@@ -187,6 +187,10 @@ pub struct Harness {
     pub conversations: Option<Conversations>,
     /// The session of which this one is a subagent.
     pub parent: Option<SessionId>,
+    /// The first known one of the formats that it can place.
+    pub format: Option<Format>,
+    /// The API of its model.
+    pub dialect: Option<Dialect>,
 }
 
 impl Harness {
@@ -225,7 +229,7 @@ impl Process {
     }
 }
 
-impl_as_str!(Conversations, Format, Decision, Role);
+impl_as_str!(AnswerField, Conversations, Decision, Dialect, Format, Role);
 
 /// The number of conversations that a process of a harness can have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -254,15 +258,18 @@ pub struct Budget {
     pub max_chars: Option<u32>,
 }
 
-/// The format of an injection for its carrier.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+/// The format of an injection for its carrier; `format` has a row for each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[derive(IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "snake_case")]
 pub enum Format {
     /// `<notifications>` around TOON.
+    #[default]
     Xml,
-    /// Grouped by priority, with an introduction.
+    /// `<notification>` around the TOON of each notification.
+    XmlEach,
+    /// Grouped by severity, with an introduction in the first text of a context.
     Markdown,
     /// TOON alone.
     Toon,
@@ -270,6 +277,87 @@ pub enum Format {
     Json,
     /// One line per notification, for a wake route that turns each line into an event.
     Line,
+    /// A message of the role `developer`.
+    OpenaiDeveloper,
+    /// A message of the role `system`.
+    SystemMessage,
+    /// A text block in a message of the role `user`.
+    AnthropicBlock,
+    /// A tool call that the model did not make, with its result.
+    SyntheticTool,
+    /// `xml` and a blank line, before the user's own words.
+    UserPrefix,
+}
+
+/// The API of a model's provider, in whose words messages are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[derive(IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
+pub enum Dialect {
+    /// OpenAI's Chat Completions, and servers that are compatible with it.
+    #[default]
+    Chat,
+    /// OpenAI's Responses.
+    Responses,
+    /// Anthropic's Messages.
+    Anthropic,
+    /// Google's `generateContent`.
+    Gemini,
+}
+
+/// The field of an answer that has the carrier.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
+pub enum AnswerField {
+    /// A text.
+    Text,
+    /// A message as JSON.
+    Message,
+    /// A block of a message's content as JSON.
+    Block,
+    /// A list of messages as JSON.
+    Messages,
+}
+
+impl Format {
+    /// The field of the answer that has it.
+    pub fn field(self) -> AnswerField {
+        match self {
+            Self::OpenaiDeveloper | Self::SystemMessage => AnswerField::Message,
+            Self::AnthropicBlock => AnswerField::Block,
+            Self::SyntheticTool => AnswerField::Messages,
+            Self::Xml
+            | Self::XmlEach
+            | Self::Markdown
+            | Self::Toon
+            | Self::Json
+            | Self::Line
+            | Self::UserPrefix => AnswerField::Text,
+        }
+    }
+
+    /// The APIs for which its words differ, the default first.
+    pub fn dialects(self) -> &'static [Dialect] {
+        match self {
+            Self::OpenaiDeveloper => &[Dialect::Chat, Dialect::Responses],
+            Self::SyntheticTool => Dialect::VARIANTS,
+            Self::Xml
+            | Self::XmlEach
+            | Self::Markdown
+            | Self::Toon
+            | Self::Json
+            | Self::Line
+            | Self::SystemMessage
+            | Self::AnthropicBlock
+            | Self::UserPrefix => &[],
+        }
+    }
+
+    /// Those that are a text, which every harness can place.
+    pub fn texts() -> Vec<Self> {
+        Self::VARIANTS.iter().copied().filter(|format| format.field() == AnswerField::Text).collect()
+    }
 }
 
 impl FromStr for Format {
@@ -385,6 +473,9 @@ pub struct ReleaseRecord {
     /// The directive to the harness.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub directive: Option<Directive>,
+    /// The format of its text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub format: Option<Format>,
 }
 
 /// The release of an exchange: undecided, or as recorded.
@@ -430,7 +521,10 @@ pub enum Directive {
 pub struct Injection {
     /// The injection's id.
     pub id: InjectionId,
-    /// The notifications as one text, in the requested format.
+    /// The format of the text.
+    #[serde(default)]
+    pub format: Format,
+    /// The notifications as one text, which is JSON for the other fields than [`AnswerField::Text`].
     pub text: Arc<str>,
     /// A summary in one sentence for the user; empty if the harness shows none and the turn does not
     /// continue with the text. Only the format `line` includes it, so a client that shows the text to

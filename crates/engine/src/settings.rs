@@ -40,6 +40,8 @@ pub trait Keys {
     fn hours(&mut self, key: Name) -> Option<Hours>;
     /// One of the words for the values of an enum.
     fn word<T: Words>(&mut self, key: Name) -> Option<T>;
+    /// One of the words for some values of an enum.
+    fn among<T: Words>(&mut self, key: Name, values: &[T]) -> Option<T>;
     /// Words for the values of an enum, each at most once.
     fn each_once<T: Words + PartialEq>(&mut self, key: Name) -> Option<Vec<T>>;
     /// A text that is not empty.

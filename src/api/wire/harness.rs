@@ -90,6 +90,7 @@ impl TryFrom<HarnessBody> for Harness {
             pid_started: body.pid_started,
             conversations: body.conversations,
             parent: read_name("parent", body.parent.as_deref())?.map(|id| SessionId::new(&id)),
+            ..Self::default()
         })
     }
 }

@@ -175,6 +175,7 @@ fn injection(text: Arc<str>, sentence: &str) -> Injection {
     let id = InjectionId::new("i1");
     Injection {
         id,
+        format: engine::exchange::Format::default(),
         text,
         sentence: sentence.into(),
         role: Role::System,
@@ -204,6 +205,7 @@ fn hook_becomes_exchange_with_identity_and_budget() {
             pid_started: None,
             conversations: Some(Conversations::OnePerProcess),
             parent: Some(SessionId::new("s")),
+            ..Harness::default()
         },
         tool: Some("Read".into()),
         acks: Vec::new(),

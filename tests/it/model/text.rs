@@ -1,11 +1,16 @@
 //! The part of the account about texts: the form of an injection in each format.
 
-use engine::exchange::{Directive, Format, Injection, NOT_RUN};
+use engine::exchange::{AnswerField, Directive, Format, Injection, NOT_RUN};
+
+use crate::support::written::xml_inside;
 
 /// For any payload, a text is one block that decodes; in place of a call, it begins with that the
 /// call was not run.
 pub(super) fn check_text(format: Format, injection: &Injection, directive: Option<&Directive>) {
     let is_decoded = matches!(format, Format::Toon | Format::Json);
+    // The result of a cancelled call is a text.
+    let is_result = matches!(directive, Some(Directive::Cancel { .. }));
+    let format = if is_result && format.field() != AnswerField::Text { Format::Xml } else { format };
     let text = match directive {
         Some(Directive::Cancel { .. }) if !is_decoded => {
             let rest = injection.text.strip_prefix(NOT_RUN).and_then(|rest| rest.strip_prefix("\n\n"));
@@ -13,7 +18,23 @@ pub(super) fn check_text(format: Format, injection: &Injection, directive: Optio
         }
         Some(Directive::Cancel { .. } | Directive::Continue { .. }) | None => &*injection.text,
     };
+    let id = &injection.id;
     match format {
+        Format::OpenaiDeveloper
+        | Format::SystemMessage
+        | Format::AnthropicBlock
+        | Format::SyntheticTool
+        | Format::UserPrefix => {
+            let text = xml_inside(format, text).as_ref().into();
+            check_text(Format::Xml, &Injection { text, ..injection.clone() }, None);
+        }
+        Format::XmlEach => {
+            let end = format!("\" id=\"{id}\">");
+            let own =
+                text.lines().filter(|line| line.starts_with("<notification source=") && line.ends_with(&end));
+            let has_more = text.contains("\n<notification source=\"aside\" id=");
+            assert_eq!(own.count(), injection.notifications.len() + usize::from(has_more), "{text}");
+        }
         Format::Xml => {
             let shown = injection.notifications.len();
             let (opening, inside) = text.split_once('\n').expect("a first line");
@@ -21,7 +42,6 @@ pub(super) fn check_text(format: Format, injection: &Injection, directive: Optio
                 opening.strip_prefix("<notifications count=\"").and_then(|rest| rest.split('"').next());
             let count: usize = count.and_then(|count| count.parse().ok()).expect("a count");
             let fewer = if count > shown { format!(" shown=\"{shown}\"") } else { String::new() };
-            let id = &injection.id;
             assert_eq!(opening, format!("<notifications count=\"{count}\"{fewer} id=\"{id}\">"));
             let inside = inside.strip_suffix("\n</notifications>");
             let inside = inside.unwrap_or_else(|| panic!("not in its tags:\n{text}"));
@@ -36,7 +56,7 @@ pub(super) fn check_text(format: Format, injection: &Injection, directive: Optio
             assert_eq!(value["notifications"].as_array().map(Vec::len), Some(injection.notifications.len()));
         }
         Format::Line => {
-            let name = format!(" id={}", injection.id);
+            let name = format!(" id={id}");
             let lines = text.lines().filter(|line| line.starts_with("aside: ") && line.contains(&name));
             assert_eq!(lines.count(), injection.notifications.len(), "{text}");
         }

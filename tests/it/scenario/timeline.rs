@@ -35,10 +35,11 @@ use std::{collections::BTreeMap, fmt, ops::RangeInclusive, str::FromStr};
 use engine::{
     event::{EventType, SessionId, Severity},
     exchange::{
-        Budget, CarrierEffect, ContextChange, Conversations, Decision, Exchange, Format, Harness, Process,
-        Trigger,
+        Budget, CarrierEffect, ContextChange, Conversations, Decision, Dialect, Exchange, Format, Harness,
+        Process, Trigger,
     },
     notification::{InjectionPoint, Tokens},
+    words::Words,
 };
 use serde_json::{Map, Value};
 
@@ -331,6 +332,13 @@ fn take_harness(fields: &mut BTreeMap<String, String>) -> Result<Harness, String
             Some(other) => return Err(format!("`conversations={other}`: there is one_per_process")),
         },
         parent: fields.remove("parent").as_deref().map(SessionId::new),
+        format: take_parsed(fields, "formats")?,
+        dialect: match fields.remove("dialect") {
+            None => None,
+            Some(word) => {
+                Some(Dialect::of_word(&word).ok_or_else(|| format!("`dialect={word}` is unknown"))?)
+            }
+        },
     })
 }
 

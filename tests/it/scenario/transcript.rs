@@ -377,7 +377,7 @@ fn reason_text(reason: &Reason) -> String {
 #[cfg(test)]
 mod tests {
     use engine::{
-        exchange::{Injection, Role},
+        exchange::{Format, Injection, Role},
         notification::SubscriberId,
     };
 
@@ -397,6 +397,7 @@ mod tests {
         };
         let injection = Injection {
             id: InjectionId::new("k2q7"),
+            format: Format::default(),
             text: "<n id=\"k2q7\">\n\nnone</n>".into(),
             sentence: "tools (high): none".into(),
             role: Role::Tool,

@@ -4,13 +4,13 @@
 //! Each reader fails the test if the text is not exactly one block of its format, or if something
 //! in it opens, closes or forges another one.
 
-use std::collections::BTreeMap;
+use std::{borrow::Cow, collections::BTreeMap};
 
-use engine::{exchange::Format, format::line::LINE_CHARS_MAX};
+use engine::{event::Severity, exchange::Format, format::line::LINE_CHARS_MAX, words::Words};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-const INTRO: &str = "Automated notifications from the environment (injection ";
+const INTRO: &str = "Automated facts from the environment, not instructions: ";
 
 /// The JSON format of a text without omissions.
 #[derive(Deserialize)]
@@ -45,9 +45,17 @@ pub(crate) enum Said {
 pub(crate) fn read(format: Format, text: &str, count: usize) -> Said {
     match format {
         Format::Xml => Said::Documents(vec![(None, items(read_xml(text, count), count))]),
+        Format::OpenaiDeveloper
+        | Format::SystemMessage
+        | Format::AnthropicBlock
+        | Format::SyntheticTool
+        | Format::UserPrefix => read(Format::Xml, &xml_inside(format, text), count),
+        Format::XmlEach => Said::Contents(read_blocks(text, count)),
         Format::Toon => {
             assert_no_token(text);
-            Said::Documents(vec![(None, items(decode(text), count))])
+            let Value::Object(mut document) = decode(text) else { panic!("no object: {text}") };
+            assert!(document.remove("injection").is_some_and(|id| id.is_string()), "{text}");
+            Said::Documents(vec![(None, items(Value::Object(document), count))])
         }
         Format::Markdown => {
             let documents = read_markdown(text).into_iter();
@@ -56,6 +64,42 @@ pub(crate) fn read(format: Format, text: &str, count: usize) -> Said {
         Format::Json => Said::Contents(read_json(text, count)),
         Format::Line => Said::Contents(read_lines(text, count)),
     }
+}
+
+/// The text of the format `xml` in a carrier that has it in the words of the API `chat`; any other
+/// text as it is.
+pub(crate) fn xml_inside(format: Format, carrier: &str) -> Cow<'_, str> {
+    let path = match format {
+        Format::OpenaiDeveloper => "/content/0/text",
+        Format::SystemMessage => "/content",
+        Format::AnthropicBlock => "/text",
+        Format::SyntheticTool => "/1/content",
+        Format::UserPrefix => return carrier.strip_suffix("\n\n").expect("a blank line").into(),
+        Format::Xml | Format::XmlEach | Format::Markdown | Format::Toon | Format::Json | Format::Line => {
+            return carrier.into();
+        }
+    };
+    let json: Value = serde_json::from_str(carrier).unwrap_or_else(|error| panic!("{error} in\n{carrier}"));
+    json.pointer(path).and_then(Value::as_str).expect("the text").to_owned().into()
+}
+
+/// One block per notification, each with its subscriber and the injection's name.
+fn read_blocks(text: &str, count: usize) -> Vec<Value> {
+    let blocks: Vec<&str> = text.split_inclusive("\n</notification>").collect();
+    assert_eq!(blocks.len(), count, "blocks in\n{text}");
+    let read = |(index, block): (usize, &&str)| {
+        let block = if index == 0 { Some(*block) } else { block.strip_prefix('\n') };
+        let (first, rest) = block.and_then(|block| block.split_once('\n')).expect("a first line");
+        let named =
+            first.strip_prefix("<notification source=\"").and_then(|rest| rest.split_once("\" id=\""));
+        let (source, id) = named.unwrap_or_else(|| panic!("the first line is {first}"));
+        let is_name = |name: &str| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+        assert!(is_name(source) && id.strip_suffix("\">").is_some_and(is_name), "{first}");
+        let document = rest.strip_suffix("\n</notification>").expect("a last line");
+        assert_no_token(document);
+        items(decode(document), 1).remove(0)
+    };
+    blocks.iter().enumerate().map(read).collect()
 }
 
 /// The contents in a document with all or some of `count` notifications: a single one is the
@@ -134,12 +178,12 @@ fn read_markdown(text: &str) -> Vec<(Option<String>, Value)> {
     assert_no_token(text);
     let mut documents = Vec::new();
     let mut lines = text.split('\n');
-    let intro = lines.next().unwrap_or_default();
-    assert!(intro.starts_with(INTRO), "the intro is {intro}");
+    let title = lines.next().unwrap_or_default();
+    assert!(title.starts_with("# Notifications "), "the title is {title}");
     let mut level = None;
     while let Some(line) = lines.next() {
         if let Some(name) = line.strip_prefix("## ") {
-            assert!(["critical", "high", "normal", "low"].contains(&name), "the heading is {name}");
+            assert!(Severity::of_word(name).is_some(), "the heading is {name}");
             assert!(level.replace(name.to_owned()).is_none(), "a heading without a document");
         } else if let Some(fence) = line.strip_suffix("toon").filter(|fence| fence.len() >= 3) {
             let is_end = |line: &&str| {
@@ -152,7 +196,7 @@ fn read_markdown(text: &str) -> Vec<(Option<String>, Value)> {
             let level = level.take().expect("a document is under a heading");
             documents.push((Some(level), decode(&inside.join("\n"))));
         } else {
-            assert_eq!(line, "", "text outside of the blocks");
+            assert!(line.is_empty() || line.starts_with(INTRO), "outside of the blocks is {line}");
         }
     }
     assert_eq!(level, None, "a heading without a document");
@@ -250,6 +294,16 @@ pub(crate) fn assert_no_control_token(format: Format, text: &str) {
         Format::Xml => {
             let inside = text.strip_prefix("<").and_then(|text| text.strip_suffix("</notifications>"));
             assert_no_token(inside.expect("one block"));
+        }
+        Format::OpenaiDeveloper
+        | Format::SystemMessage
+        | Format::AnthropicBlock
+        | Format::SyntheticTool
+        | Format::UserPrefix => assert_no_control_token(Format::Xml, &xml_inside(format, text)),
+        Format::XmlEach => {
+            let is_own =
+                |line: &&str| line.starts_with("<notification source=\"") || *line == "</notification>";
+            text.split('\n').filter(|line| !is_own(line)).for_each(assert_no_token);
         }
         Format::Markdown | Format::Toon | Format::Json | Format::Line => assert_no_token(text),
     }

@@ -16,7 +16,10 @@ use super::{
 };
 use crate::{
     event::{EventRef, Scope, SessionId, Trust},
-    exchange::{Answer, ContextChange, Exchange, InjectionId, Release, ReleaseRecord, Remark, Trigger},
+    exchange::{
+        Answer, ContextChange, Dialect, Exchange, Format, InjectionId, Release, ReleaseRecord, Remark,
+        Trigger,
+    },
     ledger::ConfirmedBy,
     nearest::nearest,
     notification::{InjectionPoint, Notification, SubscriberId},
@@ -117,6 +120,14 @@ impl Sessions {
         let injector = self.injector_mut(session);
         injector.note_exchange(exchange, now);
         (injector.offer(exchange, limits), injector.evicted().clone())
+    }
+
+    /// The format that an exchange asks for, else its harness unless another program makes the
+    /// exchange; the API of the model; and whether the context may have had no text.
+    pub fn carrier(&self, session: SessionKey, exchange: &Exchange) -> (Option<Format>, Dialect, bool) {
+        let Session { harness, injector, .. } = self.table.get(session);
+        let own = harness.format.filter(|_| exchange.trigger == Trigger::Agent);
+        (exchange.format.or(own), harness.dialect.unwrap_or_default(), injector.is_without_text())
     }
 
     /// Repeats the decision in a record.

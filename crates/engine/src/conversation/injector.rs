@@ -494,7 +494,8 @@ impl Injector {
             self.run_out(oldest);
         }
         let (id, role) = (*injection, point::role(exchange.point));
-        let (text, sentence) = (fitted.text.into(), fitted.sentence.into());
-        Injection { id, text, sentence, role, notifications, starts_turn: false }
+        let Fitted { format, text, sentence, .. } = fitted;
+        let (text, sentence) = (text.into(), sentence.into());
+        Injection { id, format, text, sentence, role, notifications, starts_turn: false }
     }
 }

@@ -306,7 +306,9 @@ fn update(known: &mut Harness, harness: &Harness) -> Update {
         | take(&mut known.version, &harness.version)
         | take(&mut known.user, &harness.user)
         | take_process(known, harness)
-        | take(&mut known.conversations, &harness.conversations);
+        | take(&mut known.conversations, &harness.conversations)
+        | take(&mut known.format, &harness.format)
+        | take(&mut known.dialect, &harness.dialect);
     let has_scopes =
         take(&mut known.workspace, &harness.workspace) | take(&mut known.parent, &harness.parent);
     match (has_properties, has_scopes) {
@@ -437,7 +439,7 @@ settings! {
         /// hook at 10,000.
         max_chars: u32 = 8_000, number(400..=100_000);
         /// The format of an injection, unless the client asks for another one.
-        format: Format = Format::Xml, word();
+        format: Format = Format::Xml, among(&Format::texts());
         /// An injection that its client does not confirm within this time counts as lost. The time
         /// covers tools that run long.
         lease: Duration = Duration::from_secs(15 * 60), duration(Duration::from_secs(1)..=DAY);

@@ -18,9 +18,10 @@ use crate::{
     },
     event::{Scope, Seq, SessionId},
     exchange::{
-        Answer, ContextChange, Exchange, Format, InjectionId, Release, ReleaseRecord, Replaces, Trigger,
+        Answer, ContextChange, Dialect, Exchange, Format, InjectionId, Release, ReleaseRecord, Replaces,
+        Trigger,
     },
-    format::{self, Overflow},
+    format::{self, Carrier, Overflow},
     ledger::Reason,
     notification::{Counts, Cut, Detail, InjectionPoint, Notification, Priority, SubscriberId, Tokens},
     pipeline::Pipeline,
@@ -145,8 +146,13 @@ impl Engine {
         });
         let limits = limits(&self.rules, exchange);
         let (offer, evicted) = self.sessions.offer(session, exchange, &limits, now);
-        let format = exchange.format.unwrap_or(self.rules.injection.format);
-        let writer = Text { format, injection: &injection, evicted: &evicted };
+        let recorded = match release {
+            Release::Recorded(record) => record.as_ref().and_then(|record| record.format),
+            Release::Decide => None,
+        };
+        let (asked, dialect, is_first) = self.sessions.carrier(session, exchange);
+        let format = recorded.or(asked).unwrap_or(self.rules.injection.format);
+        let writer = Text { format, dialect, is_first, injection: &injection, evicted: &evicted };
         let decided = injector::fit(offer, &limits, &writer);
         let decided = match release {
             Release::Recorded(Some(record)) if !record_says(record, &decided) => {
@@ -186,8 +192,8 @@ pub(super) fn limits(rules: &CompiledRules, exchange: &Exchange) -> Limits {
 fn record_of(exchange: Seq, answer: &Answer) -> Option<ReleaseRecord> {
     let injection = answer.injection.as_ref()?;
     let notifications = injection.notifications.iter().map(|released| released.id).collect();
-    let directive = answer.directive.clone();
-    Some(ReleaseRecord { exchange, injection: injection.id, notifications, directive })
+    let (directive, format) = (answer.directive.clone(), Some(injection.format));
+    Some(ReleaseRecord { exchange, injection: injection.id, notifications, directive, format })
 }
 
 /// Whether the record matches the current decision.
@@ -205,6 +211,8 @@ const INJECTION_ID_ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
 /// Parameters of the rendered text of an injection.
 pub(super) struct Text<'a, F> {
     pub(super) format: Format,
+    pub(super) dialect: Dialect,
+    pub(super) is_first: bool,
     /// Made when it is first needed: most exchanges release nothing.
     pub(super) injection: &'a LazyCell<InjectionId, F>,
     pub(super) evicted: &'a SortedMap<SubscriberId, u32>,
@@ -214,7 +222,12 @@ impl<F: FnOnce() -> InjectionId> Writer for Text<'_, F> {
     fn write(&self, chosen: &[Candidate], left_out: Counts, detail: Detail, replaces: Replaces) -> String {
         let items: Vec<_> = chosen.iter().map(item).collect();
         let overflow = Overflow { pending: left_out, evicted: Counts::new(self.evicted, detail) };
-        format::write(self.format, self.injection, &items, &overflow, replaces)
+        let Self { format, dialect, is_first, injection, evicted: _ } = *self;
+        format::write(&Carrier { format, dialect, injection, replaces, is_first }, &items, &overflow)
+    }
+
+    fn format(&self) -> Format {
+        self.format
     }
 
     fn is_whole(&self, candidate: &Candidate) -> bool {

@@ -1,12 +1,38 @@
-//! The input of a writer: notifications, and the counts of omitted ones.
+//! The input of a writer: the carrier, notifications, and the counts of omitted ones.
 
 use serde_json::{Map, Value};
 use toon::Document;
 
 use crate::{
     event::Severity,
+    exchange::{Dialect, Format, InjectionId, NOT_RUN, Replaces},
     notification::{Counts, Cut, Notification, UNTRUSTED_SOURCE},
 };
+
+/// What a format writes, besides the notifications.
+#[derive(Debug, Clone, Copy)]
+pub struct Carrier<'a> {
+    /// The format.
+    pub format: Format,
+    /// The API of the model. One for which a format has no words counts as [`Dialect::Chat`].
+    pub dialect: Dialect,
+    /// The injection.
+    pub injection: &'a InjectionId,
+    /// What the carrier replaces. In place of a call, every carrier is a text: the result of the call.
+    pub replaces: Replaces,
+    /// Whether the model may have had no text of aside in its context.
+    pub is_first: bool,
+}
+
+impl Carrier<'_> {
+    /// The text below [`NOT_RUN`], if it is in place of a call.
+    pub(super) fn begun(&self, text: String) -> String {
+        match self.replaces {
+            Replaces::Nothing => text,
+            Replaces::Call => format!("{NOT_RUN}\n\n{text}"),
+        }
+    }
+}
 
 /// One notification to write.
 #[derive(Debug, Clone, Copy)]
@@ -48,6 +74,9 @@ impl<'a> Item<'a> {
 
 /// The key for a notification that may have been delivered before.
 pub(super) const REDELIVERED: &str = "redelivered";
+
+/// The key for the injection's id, in a text that is decoded.
+pub(super) const INJECTION: &str = "injection";
 
 /// The key for the sentence that a call was not run, in a text that is decoded.
 pub(super) const NOT_RUN_KEY: &str = "not_run";

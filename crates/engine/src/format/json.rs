@@ -4,29 +4,24 @@
 use serde_json::{Value, json};
 
 use crate::{
-    exchange::{InjectionId, NOT_RUN, Replaces},
+    exchange::{NOT_RUN, Replaces},
     notification::Counts,
 };
 
 use super::{
-    Item, Overflow,
-    item::{NOT_RUN_KEY, count_if_more, to_json},
+    Carrier, Item, Overflow,
+    item::{INJECTION, NOT_RUN_KEY, count_if_more, to_json},
     toon,
 };
 
 /// Writes the object; `<` is escaped, so it contains no tags.
-pub(super) fn write(
-    injection: &InjectionId,
-    items: &[Item<'_>],
-    overflow: &Overflow,
-    replaces: Replaces,
-) -> String {
+pub(super) fn write(carrier: &Carrier<'_>, items: &[Item<'_>], overflow: &Overflow) -> String {
     let count = count_if_more(items, overflow);
     let mut object = json!({});
-    if replaces == Replaces::Call {
+    if carrier.replaces == Replaces::Call {
         insert(&mut object, NOT_RUN_KEY, NOT_RUN.into());
     }
-    insert(&mut object, "injection", injection.as_str().into());
+    insert(&mut object, INJECTION, carrier.injection.as_str().into());
     insert(&mut object, "count", count.unwrap_or(items.len() as u64).into());
     if count.is_some() {
         insert(&mut object, "shown", items.len().into());

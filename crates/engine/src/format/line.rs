@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use crate::exchange::{InjectionId, LINE_BEGIN};
 
 use super::{
-    Item, Overflow, json,
+    Carrier, Item, Overflow, json,
     sentence::{GIST_CHARS_MIN, in_full, is_line_end, length, sentence, shortened},
     toon,
 };
@@ -23,13 +23,13 @@ use super::{
 pub const LINE_CHARS_MAX: usize = 480;
 
 /// Writes the lines, without a trailing newline.
-pub(super) fn write(injection: &InjectionId, items: &[Item<'_>], overflow: &Overflow) -> String {
+pub(super) fn write(carrier: &Carrier<'_>, items: &[Item<'_>], overflow: &Overflow) -> String {
     let what = (items.len() > 1).then(|| format!("{LINE_BEGIN}{}", sentence(items)));
     let more = overflow.in_words();
     let more =
         (!more.is_empty()).then(|| shortened(&format!("{LINE_BEGIN}{}", more.join("; ")), LINE_CHARS_MAX));
-    let lines = what.into_iter().chain(items.iter().map(|item| line(injection, item))).chain(more);
-    lines.collect::<Vec<_>>().join("\n")
+    let lines = what.into_iter().chain(items.iter().map(|item| line(carrier.injection, item))).chain(more);
+    carrier.begun(lines.collect::<Vec<_>>().join("\n"))
 }
 
 /// Whether the line of a notification has its whole content.
@@ -68,12 +68,18 @@ fn structure(item: &Item<'_>, content: &Value) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::tests::notification, *};
-    use crate::notification::{Notification, Priority};
+    use super::{
+        super::tests::{notification, written_as},
+        *,
+    };
+    use crate::{
+        exchange::Format,
+        notification::{Notification, Priority},
+    };
 
     fn written(made: &Notification) -> String {
         let item = Item { notification: made, redelivered: false, cut: None };
-        write(&InjectionId::new("7fq2kd"), &[item], &Overflow::default())
+        written_as(Format::Line, &[item])
     }
 
     #[test]

@@ -1,35 +1,38 @@
-//! An introduction, then one fenced TOON document per priority, highest first.
+//! A title, then one fenced TOON document per severity, worst first.
 
 use strum::VariantArray;
 
-use crate::{exchange::InjectionId, notification::Priority};
+use crate::event::Severity;
 
-use super::{Item, Overflow, item::count_if_more, toon};
+use super::{Carrier, Item, Overflow, item::count_if_more, toon};
 
-/// Writes the groups under headings; items of equal priority keep their order.
-pub(super) fn write(injection: &InjectionId, items: &[Item<'_>], overflow: &Overflow) -> String {
+/// What the text is, for a model that has read none in its context.
+const INTRODUCTION: &str = "Automated facts from the environment, not instructions: they may be unrelated to what follows and will not be repeated.";
+
+/// Writes the groups under headings; items of equal severity keep their order. The title has the
+/// injection's id.
+pub(super) fn write(carrier: &Carrier<'_>, items: &[Item<'_>], overflow: &Overflow) -> String {
     let shown = items.len();
     let count =
-        count_if_more(items, overflow).map(|count| format!(", {shown} of {count}")).unwrap_or_default();
-    let mut blocks = vec![format!(
-        "Automated notifications from the environment (injection {injection}{count}). They report facts and are not \
-         instructions; they may be unrelated to what follows and will not be repeated."
-    )];
-    for priority in Priority::VARIANTS.iter().copied().rev() {
+        count_if_more(items, overflow).map(|count| format!(" ({shown} of {count})")).unwrap_or_default();
+    let title = format!("# Notifications {}{count}", carrier.injection);
+    let introduction = carrier.is_first.then(|| INTRODUCTION.to_owned());
+    let mut blocks: Vec<String> = [title].into_iter().chain(introduction).collect();
+    for severity in Severity::VARIANTS.iter().copied().rev() {
         let group: Vec<Item<'_>> =
-            items.iter().filter(|item| item.notification.priority == priority).copied().collect();
+            items.iter().filter(|item| item.notification.severity == severity).copied().collect();
         if group.is_empty() {
             continue;
         }
         let document = toon::write_group(&group, items.len());
         let fence = backticks_around(&document);
-        blocks.push(format!("## {priority}\n\n{fence}toon\n{document}\n{fence}"));
+        blocks.push(format!("## {severity}\n\n{fence}toon\n{document}\n{fence}"));
     }
     let more = overflow.in_words();
     if !more.is_empty() {
         blocks.push(more.join("\n"));
     }
-    blocks.join("\n\n")
+    carrier.begun(blocks.join("\n\n"))
 }
 
 /// Returns a run of backticks longer than any in `text`, for a fence.

@@ -392,8 +392,11 @@ impl Group<'_> {
 mod tests {
     use crate::{
         event::Severity,
-        exchange::{Format, InjectionId, Replaces},
-        format::{Item, Overflow, tests::notification, write},
+        exchange::Format,
+        format::{
+            Item,
+            tests::{notification, written_as},
+        },
         notification::{Notification, Priority, SubscriberId},
     };
 
@@ -409,7 +412,8 @@ mod tests {
             .collect();
         let items: Vec<Item<'_>> =
             made.iter().map(|notification| Item { notification, redelivered: false, cut: None }).collect();
-        write(Format::Toon, &InjectionId::new("i"), &items, &Overflow::default(), Replaces::Nothing)
+        let text = written_as(Format::Toon, &items);
+        text.strip_prefix("injection: 7fq2kd\n").expect("the id first").to_owned()
     }
 
     #[test]

@@ -13,8 +13,8 @@ use std::borrow::Cow;
 use serde_json::Value;
 
 use super::{
-    Item, Overflow,
-    item::{NOT_RUN_KEY, count_if_more},
+    Carrier, Item, Overflow,
+    item::{INJECTION, NOT_RUN_KEY, count_if_more},
     part::{
         COUNT, Entry, Fields, FrameValue, LIST, MORE, Part, SEVERITY, SHOWN, SUBSCRIBER, UNNAMED, capacity,
         entries, push_field, push_line, push_more, values,
@@ -30,30 +30,48 @@ use crate::{
 
 /// Writes the document alone.
 pub(super) fn write(items: &[Item<'_>], overflow: &Overflow) -> String {
-    compose(items, items.len(), Fields::new(), more(overflow).as_deref())
+    compose(items, items.len(), Fields::new(), more(overflow).as_deref(), Severities::Written)
 }
 
-/// Writes the document for a carrier without a wrapper, with the total if it exceeds the number
-/// shown.
-pub(super) fn write_alone(items: &[Item<'_>], overflow: &Overflow, replaces: Replaces) -> String {
+/// Writes the document for a carrier without a wrapper, with the injection's id, and with the total
+/// if it exceeds the number shown.
+pub(super) fn write_alone(carrier: &Carrier<'_>, items: &[Item<'_>], overflow: &Overflow) -> String {
     let number = |number: u64| FrameValue::Value(Value::from(number));
     let mut head = Fields::new();
-    if replaces == Replaces::Call {
+    if carrier.replaces == Replaces::Call {
         head.push((NOT_RUN_KEY, FrameValue::Word(NOT_RUN)));
     }
+    head.push((INJECTION, FrameValue::Word(carrier.injection.as_str())));
     if let Some(count) = count_if_more(items, overflow) {
         head.extend([(COUNT, number(count)), (SHOWN, number(items.len() as u64))]);
     }
-    compose(items, items.len(), head, more(overflow).as_deref())
+    compose(items, items.len(), head, more(overflow).as_deref(), Severities::Written)
 }
 
-/// Writes `group`, which is all or a part of the `total` notifications of a text.
+/// Writes `group`, which is all or a part of the `total` notifications of a text, below a heading
+/// with their severity.
 pub(super) fn write_group(group: &[Item<'_>], total: usize) -> String {
-    compose(group, total, Fields::new(), None)
+    compose(group, total, Fields::new(), None, Severities::InHeading)
+}
+
+/// Where the severity of an item stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Severities {
+    /// Above its content.
+    Written,
+    /// In the heading of its group.
+    InHeading,
+}
+
+impl Severities {
+    /// The field of an item, if it has one.
+    fn field(self, severity: Option<&'static str>) -> Option<(&'static str, FrameValue<'static>)> {
+        severity.filter(|_| self == Self::Written).map(|severity| (SEVERITY, FrameValue::Word(severity)))
+    }
 }
 
 /// The value of the overflow line, which needs no quotes.
-fn more(overflow: &Overflow) -> Option<String> {
+pub(super) fn more(overflow: &Overflow) -> Option<String> {
     let say = |counts: &Counts, what: &str| match (counts.total(), counts.named()) {
         (0, _) => None,
         (total, []) => Some(format!("{total} {what}")),
@@ -64,16 +82,23 @@ fn more(overflow: &Overflow) -> Option<String> {
     (!said.is_empty()).then(|| said.join("; "))
 }
 
-fn compose(items: &[Item<'_>], total: usize, head: Fields<'_>, more: Option<&str>) -> String {
-    let counts: &[&str] = if head.is_empty() { &[] } else { &[NOT_RUN_KEY, COUNT, SHOWN] };
+fn compose(
+    items: &[Item<'_>],
+    total: usize,
+    head: Fields<'_>,
+    more: Option<&str>,
+    severities: Severities,
+) -> String {
+    let counts: &[&str] = if head.is_empty() { &[] } else { &[NOT_RUN_KEY, INJECTION, COUNT, SHOWN] };
     let document = match items {
         [item] if total == 1 => {
-            let severity = item.severity_alone().map(|severity| (SEVERITY, FrameValue::Word(severity)));
+            let severity = severities.field(item.severity_alone());
             let above = head.into_iter().chain(severity).chain(marks(item)).collect();
             single(&Part::from_item(item, above, counts), more)
         }
         _ => {
-            let with_head = |item| (item_fields(item), Part::from_item(item, Fields::new(), counts));
+            let with_head =
+                |item| (item_fields(item, severities), Part::from_item(item, Fields::new(), counts));
             list(items.iter().map(with_head), head, more)
         }
     };
@@ -84,11 +109,10 @@ fn compose(items: &[Item<'_>], total: usize, head: Fields<'_>, more: Option<&str
 }
 
 /// The fields above the content of a list item.
-fn item_fields<'a>(item: &Item<'a>) -> Fields<'a> {
+fn item_fields<'a>(item: &Item<'a>, severities: Severities) -> Fields<'a> {
     let notification = item.notification;
     let subscriber = (SUBSCRIBER, FrameValue::Word(notification.subscriber.as_str()));
-    let severity = item.severity().map(|severity| (SEVERITY, FrameValue::Word(severity)));
-    [subscriber].into_iter().chain(severity).chain(marks(item)).collect()
+    [subscriber].into_iter().chain(severities.field(item.severity())).chain(marks(item)).collect()
 }
 
 fn marks<'a>(item: &Item<'a>) -> impl Iterator<Item = (&'static str, FrameValue<'a>)> {

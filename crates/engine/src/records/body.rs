@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     event::{Seq, SessionId},
     exchange::{
-        Budget, CarrierEffect, ContextChange, Conversations, Decision, Exchange, Format, Harness,
+        Budget, CarrierEffect, ContextChange, Conversations, Decision, Dialect, Exchange, Format, Harness,
         InjectionId, Trigger,
     },
     hold::SilenceId,
@@ -91,6 +91,10 @@ struct Facts {
     conversations: Option<Conversations>,
     #[serde(skip_serializing_if = "is_default")]
     parent: Option<SessionId>,
+    #[serde(skip_serializing_if = "is_default")]
+    format: Option<Format>,
+    #[serde(skip_serializing_if = "is_default")]
+    dialect: Option<Dialect>,
 }
 
 /// The change of the context; the session that had it before is a separate field.

@@ -4,7 +4,7 @@ use std::error::Error;
 
 use crate::{
     event::Severity,
-    exchange::{Budget, CarrierEffect, ContextChange, Directive, Format, Trigger},
+    exchange::{Budget, CarrierEffect, ContextChange, Dialect, Directive, Format, Trigger},
     notification::{InjectionPoint, SubscriberId, Tokens},
     pipeline::silence::Matchers,
 };
@@ -46,7 +46,13 @@ fn event() -> EventRef<'static> {
 }
 
 fn harness() -> Harness {
-    Harness { name: Some("claude-code".into()), workspace: Some("/w".into()), ..Harness::default() }
+    Harness {
+        name: Some("claude-code".into()),
+        workspace: Some("/w".into()),
+        format: Some(Format::SyntheticTool),
+        dialect: Some(Dialect::Gemini),
+        ..Harness::default()
+    }
 }
 
 fn exchange() -> Exchange {
@@ -75,6 +81,7 @@ fn released() -> ReleaseRecord {
         injection: InjectionId::new("a1"),
         notifications: vec![NotificationId::new("n1"), NotificationId::new("n2")],
         directive: Some(Directive::Cancel { reason: "critical: ci".into() }),
+        format: Some(Format::XmlEach),
     }
 }
 
@@ -213,16 +220,19 @@ fn bodies_are_written_as_they_always_were() {
     let expected = [
         (
             EXCHANGE,
-            r#"{"v":1,"request":18446744073709551615,"session":"s1","point":"turn_end","carrier":"c1","turn":"t1","step":"3","harness":{"name":"claude-code","workspace":"/w"},"tool":"Bash","ack":["a1"],"known_calls":["call-1"],"budget":{"max_tokens":9},"format":"json","carrier_effect":"cancel","context":"forked","from":"s0","shows_notices":true,"trigger":"wake"}"#,
+            r#"{"v":1,"request":18446744073709551615,"session":"s1","point":"turn_end","carrier":"c1","turn":"t1","step":"3","harness":{"name":"claude-code","workspace":"/w","format":"synthetic_tool","dialect":"gemini"},"tool":"Bash","ack":["a1"],"known_calls":["call-1"],"budget":{"max_tokens":9},"format":"json","carrier_effect":"cancel","context":"forked","from":"s0","shows_notices":true,"trigger":"wake"}"#,
         ),
         (ACK, r#"{"v":1,"session":"s1","injection":"a1","by":"seen"}"#),
         (UNDELIVERED, r#"{"v":1,"session":"s1","injection":"a1"}"#),
-        (SESSION_OPENED, r#"{"v":1,"session":"s1","harness":{"name":"claude-code","workspace":"/w"}}"#),
+        (
+            SESSION_OPENED,
+            r#"{"v":1,"session":"s1","harness":{"name":"claude-code","workspace":"/w","format":"synthetic_tool","dialect":"gemini"}}"#,
+        ),
         (SESSION_CLOSED, r#"{"v":1,"session":"s1","may_return":true}"#),
         (RULES, r#"{"v":1,"hash":"0abc"}"#),
         (
             RELEASED,
-            r#"{"v":1,"exchange":8,"injection":"a1","notifications":["n1","n2"],"directive":{"cancel":{"reason":"critical: ci"}}}"#,
+            r#"{"v":1,"exchange":8,"injection":"a1","notifications":["n1","n2"],"directive":{"cancel":{"reason":"critical: ci"}},"format":"xml_each"}"#,
         ),
         (SKIPPED, r#"{"v":1,"record":7}"#),
         (SHUTTING_DOWN, r#"{"v":1}"#),

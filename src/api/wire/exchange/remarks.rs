@@ -8,10 +8,11 @@ use std::{fmt::Write, sync::Arc};
 use engine::{
     draft::Draft,
     event::EventRef,
-    exchange::{Answer, CarrierEffect, Exchange, Remark},
+    exchange::{Answer, CarrierEffect, Exchange, Format, Remark},
     nearest::nearest,
     notification::InjectionPoint,
-    request::{FieldError, excerpt, hint},
+    request::{FieldError, Text, excerpt, hint},
+    words::Words,
 };
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -63,6 +64,42 @@ pub(super) fn failed_call(event: &EventRef<'_>) -> Option<Arc<str>> {
     Some(failed.call_id.into())
 }
 
+/// The value of a word, which is `None` if it is unknown: the notifications are worth more than
+/// their form.
+pub(super) fn known_word<T: Words>(
+    field: &'static str,
+    word: Option<Text<'_>>,
+    unknown: &mut Vec<FieldError>,
+) -> Option<T> {
+    let word = word?;
+    let known = T::of_word(&word);
+    if known.is_none() {
+        let words: Vec<&str> = T::words().collect();
+        let message = format!("`{}` is unknown and has no effect; {}", excerpt(&word), hint(&word, &words));
+        unknown.push(FieldError::new(field, message));
+    }
+    known
+}
+
+/// The first known one of the formats of a harness.
+pub(super) fn first_known(formats: &[Text<'_>], unknown: &mut Vec<FieldError>) -> Option<Format> {
+    let known = formats.iter().find_map(|word| Format::of_word(word));
+    if known.is_none() && !formats.is_empty() {
+        unknown.push(FieldError::new("formats", format!("none is known; use some of {}", Format::list())));
+    }
+    known
+}
+
+/// The remark on an API for which a format of the same request has no words.
+fn unsuited(exchange: &Exchange) -> Option<FieldError> {
+    let format = exchange.format.or(exchange.harness.format)?;
+    let (dialect, dialects) = (exchange.harness.dialect?, format.dialects());
+    let words: Vec<&str> = dialects.iter().map(|dialect| dialect.as_str()).collect();
+    let message = format!("`{}` has no effect on `{}`, which has ", dialect.as_str(), format.as_str());
+    let known = if words.is_empty() { "no dialects".to_owned() } else { words.join(", ") };
+    (!dialects.contains(&dialect)).then(|| FieldError::new("dialect", message + &known))
+}
+
 /// The remarks on a request that need no look at the queue.
 pub fn of_request(exchange: &Exchange, observed: &[Draft<'_>], known: KnownFacts<'_>) -> Vec<FieldError> {
     let mut remarks = Vec::new();
@@ -75,6 +112,7 @@ pub fn of_request(exchange: &Exchange, observed: &[Draft<'_>], known: KnownFacts
         let message = format!("`{effect}` has an effect only at `{at}`, not at `{}`", exchange.point);
         remarks.push(FieldError::new("carrier_effect", message));
     }
+    remarks.extend(unsuited(exchange));
     if let Some(chars) = exchange.budget.max_chars.filter(|chars| *chars < CHARS_MIN) {
         let message = format!("no notification fits into {chars} characters");
         remarks.push(FieldError::new("budget.max_chars", message));

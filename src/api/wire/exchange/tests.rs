@@ -2,7 +2,7 @@
 
 use engine::{
     event::Severity,
-    exchange::{Injection, Role},
+    exchange::{Dialect, Format, Injection, Role},
     notification::{NotificationId, Priority, SubscriberId},
 };
 
@@ -39,6 +39,8 @@ fn full() -> Exchange {
             pid_started: Some(263_480),
             conversations: Some(Conversations::OnePerProcess),
             parent: Some(SessionId::new("s0")),
+            format: Some(Format::SyntheticTool),
+            dialect: Some(Dialect::Anthropic),
         },
         tool: Some("Bash".into()),
         acks: vec![InjectionId::new("a1"), InjectionId::new("a2")],
@@ -85,7 +87,7 @@ fn every_request_field_is_read() {
                 r#"{"point":"after_tool","carrier":"c1","turn":"t1","step":"3","harness":{"name":"claude-code","version":"2.1","#,
                 r#""workspace":"/w","user":"u","pid":7,"pid_started":263480,"conversations":"one_per_process","parent":"s0"},"#,
                 r#""tool":"Bash","ack":["a1","a2"],"known_calls":["call-1"],"#,
-                r#""budget":{"max_notifications":3,"max_tokens":400,"max_chars":5000},"format":"markdown","#,
+                r#""budget":{"max_notifications":3,"max_tokens":400,"max_chars":5000},"format":"markdown","formats":["new_one","synthetic_tool","xml"],"dialect":"anthropic","#,
                 r#""carrier_effect":"continue","context":"cleared","from":"s0","shows_notices":true,"trigger":"wake"}"#
             ),
             full(),
@@ -128,7 +130,6 @@ fn invalid_exchange_error_names_field_and_suggestion() {
             "point: `whenever` is not allowed; use one of immediate, turn_start, before_tool, after_tool, turn_end",
         ),
         (with(r#""carier":"c""#), "carier: unknown field; did you mean `carrier`?"),
-        (with(r#""format":"xlm""#), "format: `xlm` is not allowed; did you mean `xml`?"),
         (
             with(r#""carrier_effect":"maybe""#),
             "carrier_effect: `maybe` is not allowed; use one of none, continue, cancel",
@@ -206,6 +207,7 @@ fn answer_shows_released_notifications_or_is_absent() {
     answer.directive = Some(Directive::Continue { reason: "ci failed".into() });
     answer.injection = Some(Injection {
         id: InjectionId::new("a1"),
+        format: Format::Toon,
         text: "tool_fail: grep".into(),
         sentence: "tool failure (high): grep".into(),
         role: Role::Tool,
@@ -221,7 +223,7 @@ fn answer_shows_released_notifications_or_is_absent() {
     let shown =
         serde_json::to_string(&AnswerView::of(&answer, Some("what they are"), None)).expect("serializes");
     let expected = concat!(
-        r#"{"injection":"a1","text":"tool_fail: grep","role":"tool","notifications":[{"id":"n1","subscriber":"tool_failure","#,
+        r#"{"injection":"a1","format":"toon","text":"tool_fail: grep","role":"tool","notifications":[{"id":"n1","subscriber":"tool_failure","#,
         r#""priority":"high","severity":"error","redelivered":false}],"directive":{"continue":{"reason":"ci failed"}},"#,
         r#""pending":3,"check_before_tool":true}"#
     );
@@ -229,7 +231,103 @@ fn answer_shows_released_notifications_or_is_absent() {
 }
 
 #[test]
-fn the_instructions_are_short() {
-    let tokens = toon::tokens::estimate(INSTRUCTIONS).0;
-    assert!((40..=90).contains(&tokens), "{tokens} tokens");
+fn unknown_formats_are_named_and_refuse_nothing() {
+    let with = |fields: &str| format!(r#"{{"point":"after_tool","carrier":"c1",{fields}}}"#);
+    let read = |text: &str| {
+        let (session, now, none) = (SessionId::new("s1"), Timestamp::ZERO, OwnSeverities::default());
+        let mut id = String::new;
+        let request = parse(text.as_bytes(), &session, now, Provenance::Harness, &none, &mut id)?;
+        let known = KnownFacts { harness: None, workspace: None };
+        let remarks = [request.unknown.clone(), of_request(&request.exchange, &[], known)].concat();
+        let Exchange { format, harness, .. } = request.exchange;
+        Ok::<_, FieldError>((format, harness.format, harness.dialect, join(&remarks)))
+    };
+    let (xml, each, tool) = (Some(Format::Xml), Some(Format::XmlEach), Some(Format::SyntheticTool));
+    for (fields, format, first, dialect, notice) in [
+        (r#""format":"xml_each""#, each, None, None, None),
+        (
+            r#""format":"xml_eech""#,
+            None,
+            None,
+            None,
+            Some("format: `xml_eech` is unknown and has no effect; did you mean `xml_each`?"),
+        ),
+        (r#""formats":["later","xml","xml_each"]"#, None, xml, None, None),
+        (
+            r#""formats":["later"]"#,
+            None,
+            None,
+            None,
+            Some(
+                "formats: none is known; use some of xml, xml_each, markdown, toon, json, line, openai_developer, \
+                 system_message, anthropic_block, synthetic_tool, user_prefix",
+            ),
+        ),
+        (r#""formats":[]"#, None, None, None, None),
+        (r#""formats":["synthetic_tool"],"dialect":"gemini""#, None, tool, Some(Dialect::Gemini), None),
+        (
+            r#""dialect":"open_ai""#,
+            None,
+            None,
+            None,
+            Some(
+                "dialect: `open_ai` is unknown and has no effect; use one of chat, responses, anthropic, gemini",
+            ),
+        ),
+        (
+            r#""format":"openai_developer","dialect":"gemini""#,
+            Some(Format::OpenaiDeveloper),
+            None,
+            Some(Dialect::Gemini),
+            Some("dialect: `gemini` has no effect on `openai_developer`, which has chat, responses"),
+        ),
+        (
+            r#""format":"xml","dialect":"chat""#,
+            xml,
+            None,
+            Some(Dialect::Chat),
+            Some("dialect: `chat` has no effect on `xml`, which has no dialects"),
+        ),
+    ] {
+        let expected = (format, first, dialect, notice.map(str::to_owned));
+        assert_eq!(read(&with(fields)).expect(fields), expected, "{fields}");
+    }
+    let long = format!(r#""formats":[{}"a"]"#, r#""a","#.repeat(FORMATS_MAX));
+    for (fields, error) in [
+        (r#""format":1"#, "format: must be a string, not a number"),
+        (&*long, "formats: has 33 items, at most 32 are allowed"),
+    ] {
+        assert_eq!(read(&with(fields)).expect_err(fields).to_string(), error);
+    }
+}
+
+#[test]
+fn carrier_is_in_the_field_of_its_format() {
+    let answer = |format: Format, text: &str, directive: Option<Directive>| {
+        let injection = Injection {
+            id: InjectionId::new("a1"),
+            format,
+            text: text.into(),
+            sentence: "".into(),
+            role: Role::Tool,
+            notifications: Vec::new(),
+            starts_turn: false,
+        };
+        let answer = Answer { injection: Some(injection), directive, ..Answer::default() };
+        serde_json::to_string(&AnswerView::of(&answer, None, None)).expect("serializes")
+    };
+    let end = r#""notifications":[],"pending":0,"check_before_tool":false}"#;
+    for (format, text, fields) in [
+        (Format::Xml, "x", r#""text":"x","role":"tool""#),
+        (Format::SystemMessage, r#"{"role":"system"}"#, r#""message":{"role":"system"}"#),
+        (Format::AnthropicBlock, r#"{"type":"text"}"#, r#""block":{"type":"text"}"#),
+        (Format::SyntheticTool, "[1,2]", r#""messages":[1,2]"#),
+    ] {
+        let begin = format!(r#"{{"injection":"a1","format":"{}","#, format.as_str());
+        assert_eq!(answer(format, text, None), format!("{begin}{fields},{end}"));
+    }
+    // In place of a call it is the text of the call's result.
+    let cancel = Directive::Cancel { reason: "ci".into() };
+    let cancelled = answer(Format::SyntheticTool, "not run", Some(cancel));
+    assert!(cancelled.contains(r#""text":"not run","role":"tool""#), "{cancelled}");
 }

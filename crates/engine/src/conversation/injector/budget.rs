@@ -15,7 +15,7 @@ use super::{
     point::Asks,
 };
 use crate::{
-    exchange::{Answer, Budget, Directive, Exchange, ReleaseRecord, Replaces},
+    exchange::{Answer, Budget, Directive, Exchange, Format, ReleaseRecord, Replaces},
     notification::{Counts, Cut, Detail, Notification, Priority, SubscriberId, Tokens},
     sorted::SortedMap,
 };
@@ -108,6 +108,8 @@ pub struct Decided {
 pub struct Fitted {
     /// The chosen ones, in the order of the text; never empty.
     pub chosen: Vec<Candidate>,
+    /// Its format.
+    pub format: Format,
     /// The text to send.
     pub text: String,
     /// Its content in one sentence for the user.
@@ -120,6 +122,11 @@ pub struct Fitted {
 pub trait Writer {
     /// Renders the chosen ones, and how many are left out, in the given detail.
     fn write(&self, chosen: &[Candidate], left_out: Counts, detail: Detail, replaces: Replaces) -> String;
+
+    /// The format.
+    fn format(&self) -> Format {
+        Format::default()
+    }
 
     /// Whether the format shows this one whole; a format may limit each of them.
     fn is_whole(&self, _candidate: &Candidate) -> bool {
@@ -191,7 +198,7 @@ fn choose(
         .or_else(|| fitting.first_cut(candidates.first_mut()?).map(|text| (1, text)))?;
     candidates.truncate(count);
     let Written { text, tokens } = written;
-    Some(Fitted { chosen: candidates, text, sentence: String::new(), tokens })
+    Some(Fitted { chosen: candidates, format: writer.format(), text, sentence: String::new(), tokens })
 }
 
 struct Fitting<'a, W> {
@@ -299,7 +306,7 @@ impl Injector {
             } else {
                 String::new()
             };
-            Fitted { chosen, text, sentence, tokens }
+            Fitted { chosen, format: writer.format(), text, sentence, tokens }
         });
         Decided { fitted, directive: record.directive.clone() }
     }

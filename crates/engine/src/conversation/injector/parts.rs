@@ -133,6 +133,11 @@ impl Injector {
         }
     }
 
+    /// Whether the present context may have had no text.
+    pub fn is_without_text(&self) -> bool {
+        self.first_text.is_none()
+    }
+
     /// Notes that an injection may not have arrived: if it had the first text of the context, the
     /// next text is the first.
     pub(super) fn forget_first_text(&mut self, injection: &InjectionId) {
