@@ -50,6 +50,7 @@ use crate::api::{
     connections::{TakenOver, Takeover},
     error::ApiError,
     extract,
+    wire::formats::INSTRUCTIONS,
 };
 
 /// Longest message in bytes: a call's arguments are a few hundred characters.
@@ -161,6 +162,7 @@ impl ServerHandler for Server {
     fn get_info(&self) -> ServerConfig {
         ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
             .with_server_info(Implementation::new("aside", env!("CARGO_PKG_VERSION")))
+            .with_instructions(INSTRUCTIONS)
     }
 
     async fn list_tools(

@@ -18,7 +18,7 @@ use hook::{
     harness::header,
 };
 
-use super::{CliError, Context, harness::harness, refused, workspace_or_current};
+use super::{CliError, Context, context::complain, harness::harness, refused, workspace_or_current};
 use crate::{
     api::wire::formats::INSTRUCTIONS,
     harness::{kind::Kind, table::KINDS},
@@ -120,9 +120,6 @@ fn joined(own: &str, pending: Option<&str>) -> String {
 
 /// The name of a loop of one's own.
 const LOOP: &str = "loop";
-/// The file of an extension with the harness's own instructions.
-const SKILL: &str = "SKILL.md";
-
 #[derive(Debug, clap::Args)]
 pub(super) struct InstructionsArgs {
     /// `loop` for a loop of your own, or a harness
@@ -136,10 +133,10 @@ fn names() -> impl Iterator<Item = &'static str> {
 
 pub(super) fn instructions(args: &InstructionsArgs, context: &mut Context<'_>) -> Result<(), CliError> {
     let kind = KINDS.into_iter().find(|kind| kind.caps.name == args.name);
-    let files = kind.and_then(Kind::extension).map(|folder| folder.files);
-    let own = files.into_iter().flatten().find(|(path, _)| path.ends_with(SKILL)).map(|(_, text)| *text);
-    let text = own.unwrap_or(INSTRUCTIONS);
-    context.print(&format!("{}\n", text.trim_end()))
+    if let Some(extension) = kind.and_then(|kind| kind.hooks()?.installation.extension.as_ref()) {
+        complain(extension.instructions);
+    }
+    context.print(&format!("{INSTRUCTIONS}\n"))
 }
 
 #[cfg(test)]
@@ -161,13 +158,14 @@ mod tests {
     }
 
     #[test]
-    fn a_loop_and_each_harness_have_their_instructions() {
+    fn loops_and_harnesses_have_the_same_instructions() {
         let daemon = FakeDaemon::silent();
         let printed = |name| run_against(&daemon, &["instructions", name]);
         assert_eq!(printed(LOOP).as_deref(), Ok(&*format!("{INSTRUCTIONS}\n")));
         for kind in KINDS {
-            let own = printed(kind.caps.name).expect("its instructions");
-            assert!(own.contains("not instructions") && own != INSTRUCTIONS, "{own}");
+            assert_eq!(printed(kind.caps.name), printed(LOOP), "{}", kind.caps.name);
+            let files = kind.extension().map_or(&[][..], |folder| folder.files);
+            assert!(files.iter().any(|(_, text)| text.contains(INSTRUCTIONS)), "{}", kind.caps.name);
         }
         let error = printed("lop").expect_err("no harness");
         assert!(error.contains("'loop'"), "{error}");

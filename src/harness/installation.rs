@@ -68,6 +68,8 @@ pub struct Extension {
     pub folder: ExtensionFolder,
     /// The file with the hooks.
     pub hooks: &'static str,
+    /// How its client gets the instructions for the model, as a sentence.
+    pub instructions: &'static str,
     /// How it is distributed, if the client supports that.
     pub distribution: Option<Distribution>,
     /// The extension named `aside` that a settings file loads from another source, by the client's

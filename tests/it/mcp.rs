@@ -8,6 +8,7 @@ use std::{
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
 };
 
+use aside::api::wire::formats::INSTRUCTIONS;
 use rmcp::{ServiceExt, model::CallToolRequestParams};
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -53,10 +54,12 @@ impl Client {
             });
             let found = client.ask("server/discover", json!({}));
             assert!(found["result"]["supportedVersions"].to_string().contains(version), "{found}");
+            assert_eq!(found["result"]["instructions"], INSTRUCTIONS, "{found}");
         } else {
             let hello = json!({ "protocolVersion": version, "capabilities": {}, "clientInfo": about });
             let found = client.ask("initialize", hello);
             assert_eq!(found["result"]["protocolVersion"], version, "{found}");
+            assert_eq!(found["result"]["instructions"], INSTRUCTIONS, "{found}");
             client.send(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }));
         }
         client

@@ -25,6 +25,7 @@ mod waking;
 
 use std::sync::{Arc, Mutex};
 
+use aside::api::wire::formats::INSTRUCTIONS;
 use serde_json::{Value, json};
 
 use self::{
@@ -133,6 +134,21 @@ fn play(home: &Home, turns: Vec<Turn>) -> Vec<Vec<Value>> {
     let conversation = api.conversation();
     assert_only_added(&conversation);
     conversation
+}
+
+#[test]
+#[ignore = "needs the client: scripts/real-client"]
+fn the_model_has_the_instructions_from_the_start() {
+    // By the description of the skill, and by the server of the tools, if there is one.
+    for (tools, times) in [(None, 1), (Some("--tools"), 2)] {
+        let home = settled_home();
+        let args: Vec<&str> = ["install", "claude-code", "--user"].into_iter().chain(tools).collect();
+        aside(&home, &args);
+        let _daemon = home.serve();
+        let conversation = play(&home, vec![Turn::says("done")]);
+        let found = conversation[0].iter().flat_map(texts).map(|text| text.matches(INSTRUCTIONS).count());
+        assert_eq!(found.sum::<usize>(), times, "{tools:?}");
+    }
 }
 
 #[test]

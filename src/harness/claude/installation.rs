@@ -46,6 +46,8 @@ pub(super) const INSTALLATION: Installation = Installation {
             manifest: MANIFEST_FILE,
         },
         hooks: HOOKS_FILE,
+        // 2.1.197 and 2.1.332 list the skill with its whole description in a system message.
+        instructions: "the skill of the plugin has this text; without the plugin, add it to the system prompt",
         distribution: Some(Distribution {
             word: "marketplace",
             list: ".claude-plugin/marketplace.json",
