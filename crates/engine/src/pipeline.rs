@@ -193,7 +193,7 @@ impl Pipeline {
         if let Some(hold) = &suppressed
             && !self.is_condition(seq, event)
         {
-            return self.end(seq, suppression::reason(hold));
+            return self.end(seq, row::reason(hold));
         }
         let threshold = match self.count(seq, event, &scope, weight, resources, now) {
             Ok(threshold) => threshold,
@@ -403,7 +403,7 @@ impl Pipeline {
         let rule = Arc::clone(&self.rule);
         let opens = self.holds(rule.open_when.as_ref(), FailedPart::OpenWhen, &row.event, now);
         let closes = self.holds(rule.close_when.as_ref(), FailedPart::CloseWhen, &row.event, now);
-        let group = suppression::group(&mut self.key, &self.rule, &row.event, row.suppressed.as_ref());
+        let group = row::group(&mut self.key, &self.rule, &row.event, row.suppressed.as_ref());
         let (seq, mut closed) = (row.seq, Vec::new());
         if opens {
             closed.extend(self.batcher.close_group(&scope, group, now));

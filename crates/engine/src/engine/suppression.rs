@@ -21,8 +21,9 @@ use crate::{
     pipeline::{
         Pipeline, Resources,
         recent::RecentEvents,
+        row,
         silence::{Began, Matchers, Silence, Silences},
-        suppression::{Chosen, reason},
+        suppression::Chosen,
     },
     rules::CompiledRules,
 };
@@ -48,7 +49,7 @@ impl Finder<'_> {
         let mut events = notification.events.iter().copied().zip(events);
         let hold = pipeline.suppressor_of(notification, &mut events, chosen, self.resources, self.now)?;
         Some(match notification.nature {
-            Nature::Occurrence => Suppress::End(reason(&hold)),
+            Nature::Occurrence => Suppress::End(row::reason(&hold)),
             Nature::Condition => Suppress::Hold(hold),
         })
     }

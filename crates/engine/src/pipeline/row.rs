@@ -13,7 +13,8 @@ use serde::{Deserialize, Serialize};
 use crate::{
     event::{Event, Scope, Seq},
     hold::Hold,
-    pipeline::threshold::Reached,
+    ledger::Reason,
+    pipeline::{key::KeyWriter, rule::Subscriber, threshold::Reached},
     snapshot,
     sorted::SortedMap,
 };
@@ -35,6 +36,31 @@ pub struct Row {
     /// What suppresses it; only of a condition.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub suppressed: Option<Hold>,
+}
+
+/// The reason for which a suppressed occurrence ends.
+pub(crate) fn reason(hold: &Hold) -> Reason {
+    match hold {
+        Hold::Silenced { by, .. } => Reason::Silenced { by: *by },
+        Hold::Inhibited { by, .. } => Reason::Inhibited { by: *by },
+        Hold::Quiet { .. } | Hold::Deferred { .. } => unreachable!("these suppress nothing"),
+    }
+}
+
+/// The key of the batch of an event; suppressed events have batches of their own.
+pub(crate) fn group<'k>(
+    key: &'k mut KeyWriter,
+    rule: &Subscriber,
+    event: &Event,
+    suppressed: Option<&Hold>,
+) -> &'k [u8] {
+    let mut writer = key.start().fields(&rule.batching.group_by, event);
+    match suppressed {
+        Some(Hold::Silenced { by, .. }) => writer = writer.word(b"silenced").text(by.as_str()),
+        Some(Hold::Inhibited { by, .. }) => writer = writer.word(b"inhibited").text(&by.to_string()),
+        Some(Hold::Quiet { .. } | Hold::Deferred { .. }) | None => {}
+    }
+    writer.finish()
 }
 
 /// Most scopes with counts, about 150 bytes each. When it is reached, the least recently raised

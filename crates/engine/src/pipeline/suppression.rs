@@ -9,11 +9,9 @@ use std::sync::Arc;
 use journal::time::Timestamp;
 
 use super::{
-    HoldChange, Pipeline, PipelineOutput, Resources,
-    key::KeyWriter,
-    newest,
-    row::Row,
-    rule::{Subscriber, Weight, is_alone},
+    HoldChange, Pipeline, PipelineOutput, Resources, newest,
+    row::{self, Row},
+    rule::{Weight, is_alone},
     silence::Matchers,
     timing,
 };
@@ -116,10 +114,10 @@ impl Pipeline {
     /// Ends a row of an open batch, or moves it to one that is held.
     fn suppress_row(&mut self, row: Row, hold: Hold, resources: Resources<'_>, now: Timestamp) {
         if !self.is_condition(row.seq, &row.event) {
-            return self.end(row.seq, reason(&hold));
+            return self.end(row.seq, row::reason(&hold));
         }
         let (rule, scope) = (Arc::clone(&self.rule), row.event.scope());
-        let group = group(&mut self.key, &rule, &row.event, Some(&hold));
+        let group = row::group(&mut self.key, &rule, &row.event, Some(&hold));
         let row = Row { suppressed: Some(hold), ..row };
         let (full, over) = self.batcher.push(timing(&rule, resources.zone), &scope, group, row, now);
         for row in over {
@@ -178,29 +176,4 @@ pub struct Chosen<'a> {
     pub is_silence: &'a dyn Fn(&Matchers) -> bool,
     /// Of the events that inhibit.
     pub is_in: &'a dyn Fn(&Scope) -> bool,
-}
-
-/// The reason for which a suppressed occurrence ends.
-pub fn reason(hold: &Hold) -> Reason {
-    match hold {
-        Hold::Silenced { by, .. } => Reason::Silenced { by: *by },
-        Hold::Inhibited { by, .. } => Reason::Inhibited { by: *by },
-        Hold::Quiet { .. } | Hold::Deferred { .. } => unreachable!("these suppress nothing"),
-    }
-}
-
-/// The key of the batch of an event; suppressed events have batches of their own.
-pub(super) fn group<'k>(
-    key: &'k mut KeyWriter,
-    rule: &Subscriber,
-    event: &Event,
-    suppressed: Option<&Hold>,
-) -> &'k [u8] {
-    let mut writer = key.start().fields(&rule.batching.group_by, event);
-    match suppressed {
-        Some(Hold::Silenced { by, .. }) => writer = writer.word(b"silenced").text(by.as_str()),
-        Some(Hold::Inhibited { by, .. }) => writer = writer.word(b"inhibited").text(&by.to_string()),
-        Some(Hold::Quiet { .. } | Hold::Deferred { .. }) | None => {}
-    }
-    writer.finish()
 }
