@@ -37,6 +37,7 @@ mod sinks;
 mod subscriber;
 mod subscribers;
 pub mod webhooks;
+pub mod workspace;
 
 pub mod compile;
 pub mod effective;

@@ -6,7 +6,7 @@ use axum::{Json, extract::State, http::StatusCode};
 use engine::{
     Engine,
     conversation::{SessionView, injector::PendingView},
-    event::{Scope, SessionId},
+    event::SessionId,
     exchange::Decision,
     format,
     hold::Hold,
@@ -245,12 +245,9 @@ fn for_next_session(engine: &Engine, notification: &Arc<Notification>, now: Time
 }
 
 fn view(Waiting { notification, waits_for, session, age, holds }: Waiting) -> WaitingView {
-    let (session, workspace) = match (session, &notification.scope) {
-        (Some(session), _) => (Some(session.to_string()), None),
-        (None, Scope::Session(id)) => (Some(id.to_string()), None),
-        (None, Scope::Workspace(folder)) => (None, Some(folder.to_string())),
-        (None, Scope::All) => (None, None),
-    };
+    let (named, workspace) = notification.scope.address();
+    let workspace = workspace.filter(|_| session.is_none()).map(ToString::to_string);
+    let session = session.as_ref().or(named).map(ToString::to_string);
     WaitingView {
         id: notification.id.to_string(),
         session,
@@ -330,7 +327,7 @@ mod tests {
 
     use super::*;
     use engine::{
-        event::Seq,
+        event::{Scope, Seq},
         notification::{Notification, Priority},
     };
 

@@ -21,7 +21,7 @@ use crate::{
         case::{Fixtures, SubscriberTest},
         catalogue::{self, Entries},
         daemon::{self, DaemonConfig},
-        layers::{FileKind, LayerKind, SourceFile, Sources, Unreadable},
+        layers::{FileKind, LayerKind, SourceFile, Sources, Unreadable, Workspace},
         layout::{DeclaredPlaces, KnownTemplates, TEMPLATE_SUFFIX},
         lint_name::LintName,
         raw::Document,
@@ -30,6 +30,7 @@ use crate::{
         subscribers::{self, Subscribers},
         text::Text,
         webhooks::{self, Webhooks},
+        workspace::CompiledWorkspace,
     },
 };
 
@@ -61,7 +62,9 @@ pub struct Compiled {
     /// The paths of the files that are left out of the rules, or partly left out, because of an
     /// error there or in their template.
     pub left_out: SortedSet<Arc<str>>,
-    /// Errors and warnings; the rest is usable even if this holds errors.
+    /// The workspaces, by folder.
+    pub workspaces: Vec<CompiledWorkspace>,
+    /// Errors and warnings; the rest is usable even if this holds errors. None is of a workspace.
     pub report: Report,
 }
 
@@ -81,8 +84,12 @@ impl Compiled {
 pub fn compile(sources: &Sources, known_types: &[&str]) -> Compiled {
     let mut found = unreadable(sources);
     let settings = compile_settings(sources, &mut found);
-    let libraries = read_libraries(sources, &mut found);
-    let (templates, layers) = compile_templates(sources, libraries, &mut found);
+    let libraries = read_libraries(sources.of_kind(FileKind::Library), &mut found);
+    let of_folders: Vec<_> = sources.workspaces().iter().map(|own| own_libraries(sources, own)).collect();
+    let (mut templates, layers) = compile_templates(sources, libraries, &mut found);
+    let folders = sources.workspaces().iter().zip(&of_folders);
+    let folders: Vec<_> =
+        folders.map(|(own, read)| compile_own_templates(own, read, &mut templates)).collect();
     let mut events = Entries::new();
     for file in sources.of_kind(FileKind::Events) {
         found.extend(catalogue::read(file, &mut events));
@@ -101,23 +108,30 @@ pub fn compile(sources: &Sources, known_types: &[&str]) -> Compiled {
             compiled: &templates,
             names: sources.of_kind(FileKind::Template).map(template_name).collect(),
             layers,
+            of_workspace: SortedMap::new(),
+            libraries: templates.libraries(),
             shipped: SortedMap::new(),
         },
         known_types: if known_types.is_empty() { known_types } else { &known },
         injection_tokens: settings.injection.max_tokens,
         wake: Arc::clone(&settings.wake),
-        fixtures: &fixtures,
+        fixtures: Some(&fixtures),
         core: SortedMap::new(),
     };
     let mut left_out = SortedSet::new();
-    let Subscribers { subscribers, tests, declared, files } =
-        subscribers::compile(sources, context, &mut found, &mut left_out);
+    let Subscribers { subscribers, tests, declared, files, workspaces } =
+        subscribers::compile(sources, folders, context, &mut found, &mut left_out);
     let errors = found.iter().filter(|found| found.level == Level::Error);
     left_out.extend(errors.map(|found| Arc::clone(&found.place.file)));
     Compiled {
         rules: CompiledRules {
             hash: sources.hash().into(),
             subscribers,
+            folders: workspaces
+                .iter()
+                .filter(|own| own.is_in_force())
+                .map(|own| Arc::clone(&own.folder))
+                .collect(),
             templates: Arc::new(templates),
             injection: settings.injection,
             sessions: settings.sessions,
@@ -139,6 +153,7 @@ pub fn compile(sources: &Sources, known_types: &[&str]) -> Compiled {
         webhooks: Webhooks { senders: settings.senders, own_rows },
         origins: settings.origins,
         left_out,
+        workspaces,
         report: in_order(sources, found),
     }
 }
@@ -204,9 +219,9 @@ fn misnamed(file: &SourceFile) -> Diagnostic {
 }
 
 /// Reads the libraries of macros; those of later layers replace earlier ones of their names.
-fn read_libraries(sources: &Sources, found: &mut Vec<Diagnostic>) -> Libraries {
+fn read_libraries<'s>(all: impl Iterator<Item = &'s SourceFile>, found: &mut Vec<Diagnostic>) -> Libraries {
     let mut files = SortedMap::new();
-    for file in sources.of_kind(FileKind::Library) {
+    for file in all {
         match library_name(file) {
             Some(name) => drop(files.insert(name, file)),
             None => found.push(misnamed(file)),
@@ -218,6 +233,30 @@ fn read_libraries(sources: &Sources, found: &mut Vec<Diagnostic>) -> Libraries {
         found.extend(libraries.check(name).err().map(|error| bad_template("library", file, &error)));
     }
     libraries
+}
+
+/// The libraries that the texts of a workspace can take macros from, with the findings about its own.
+fn own_libraries(sources: &Sources, own: &Workspace) -> (Libraries, Vec<Diagnostic>) {
+    let mut found = Vec::new();
+    let all = sources.of_kind(FileKind::Library).chain(own.of_kind(FileKind::Library));
+    let libraries = read_libraries(all, &mut found);
+    found.retain(|one| own.files().iter().any(|file| file.path == one.place.file));
+    (libraries, found)
+}
+
+/// Adds the templates of a workspace under the paths of their files, which nothing else is called.
+fn compile_own_templates<'s>(
+    own: &'s Workspace,
+    (libraries, found): &'s (Libraries, Vec<Diagnostic>),
+    templates: &mut Templates,
+) -> subscribers::Folder<'s> {
+    let (mut found, mut names) = (found.clone(), SortedMap::new());
+    for file in own.of_kind(FileKind::Template) {
+        let added = templates.add_with(&file.path, &file.text, libraries);
+        found.extend(added.err().map(|error| bad_template("template", file, &error)));
+        names.insert(template_name(file), &*file.path);
+    }
+    subscribers::Folder { own, templates: names, libraries, found }
 }
 
 fn add_template(templates: &mut Templates, name: &str, text: &Text) -> Result<(), TemplateError> {

@@ -4,19 +4,21 @@
 //! A layer is a folder with `aside.toml`, `events.toml`, `webhooks.toml`, `subscribers/*.toml`,
 //! `templates/**/*.j2` and `fixtures/*.json`. A later layer overrides an earlier one: a whole subscriber by its id, a
 //! template by its name, an entry of `events.toml` by its type, `aside.toml` key by key. The rows
-//! of its `webhooks.toml` come first. A bundle lists the files of one generation. The hash of the
-//! bundle names the generation, and reading the bundle again compiles to the same rules. A
-//! workspace's own layer is not included: it needs the user's trust first.
+//! of its `webhooks.toml` come first. The layer of a workspace has subscribers and templates only,
+//! and holds for the sessions of its folder ([`Workspace`]). A bundle lists the files of one
+//! generation. The hash of the bundle names the generation, and reading the bundle again compiles to
+//! the same rules.
 //!
 //! The bundle is JSON:
 //! `{"version":1,"files":[{"layer":"user","name":"aside.toml","sha256":"..."}]}`. The texts are
 //! stored next to it, each under the SHA-256 of its bytes, so that an edit costs one file (storage:
 //! `daemon/rules.rs`). The path of the layer's folder is not included: the same files in another
-//! home are the same generation.
+//! home are the same generation. A file of a workspace has its folder too (`folder`), which decides
+//! where it holds.
 
 use std::sync::{Arc, LazyLock};
 
-use engine::sorted::SortedSet;
+use engine::sorted::{SortedMap, SortedSet};
 use serde::{Deserialize, Serialize};
 use strum::{Display, IntoStaticStr};
 
@@ -41,6 +43,8 @@ pub enum LayerKind {
     System,
     /// The user's own.
     User,
+    /// A workspace's, which its user has trusted.
+    Workspace,
 }
 
 engine::words::impl_as_str!(LayerKind);
@@ -142,6 +146,56 @@ pub struct Sources {
     files: Vec<SourceFile>,
     unreadable: Vec<Unreadable>,
     ignored: Vec<Unreadable>,
+    workspaces: Vec<Workspace>,
+}
+
+/// The name of the folder with the layer of a workspace.
+pub const WORKSPACE_FOLDER: &str = ".aside";
+
+/// The files of a workspace that its user has trusted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Workspace {
+    /// The workspace.
+    pub folder: Arc<str>,
+    files: Vec<SourceFile>,
+}
+
+impl Workspace {
+    /// The subscribers, templates and libraries among `files`, which are names in the layer and texts.
+    pub fn new(folder: &str, files: impl IntoIterator<Item = (Arc<str>, Text)>) -> Self {
+        let file = |(name, text): (Arc<str>, Text)| SourceFile {
+            layer: LayerKind::Workspace,
+            path: format!("{}/{WORKSPACE_FOLDER}/{name}", folder.trim_end_matches('/')).into(),
+            name,
+            text,
+        };
+        let mut files: Vec<_> = files.into_iter().map(file).collect();
+        files.retain(|file| {
+            matches!(
+                FileKind::of(&file.name),
+                Some(FileKind::Subscriber | FileKind::Template | FileKind::Library)
+            )
+        });
+        files.sort_by(|a, b| a.name.cmp(&b.name));
+        Self { folder: folder.into(), files }
+    }
+
+    /// Its files, by name.
+    pub fn files(&self) -> &[SourceFile] {
+        &self.files
+    }
+
+    /// The files of one kind, by name.
+    pub(crate) fn of_kind(&self, kind: FileKind) -> impl Iterator<Item = &SourceFile> {
+        self.files.iter().filter(move |file| FileKind::of(&file.name) == Some(kind))
+    }
+
+    /// What is trusted: lower-case hex of the SHA-256 of the list of names and hashes of texts. Any
+    /// other file, name or text has another one; the folder is not part of it.
+    pub fn hash(&self) -> String {
+        let files: Vec<_> = self.files.iter().map(|file| (&file.name, file.text.sha256())).collect();
+        sha256_hex(serde_json::to_string(&files).expect("strings are JSON").as_bytes())
+    }
 }
 
 /// The contents of a bundle of any version.
@@ -154,6 +208,9 @@ struct Bundle {
 #[derive(Serialize, Deserialize)]
 struct ListedFile {
     layer: LayerKind,
+    /// The workspace; `None` for a file of another layer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    folder: Option<Arc<str>>,
     name: Arc<str>,
     sha256: String,
 }
@@ -233,7 +290,21 @@ impl Sources {
         let all = Self::new(self.files.into_iter().chain(files));
         let mut unreadable: Vec<_> = self.unreadable.into_iter().chain(unreadable).collect();
         unreadable.sort_by(|a, b| a.path.cmp(&b.path));
-        Self { unreadable, ignored: self.ignored, ..all }
+        Self { unreadable, ignored: self.ignored, workspaces: self.workspaces, ..all }
+    }
+
+    /// Sets the workspaces whose files are trusted, in any order.
+    #[must_use]
+    pub fn with_workspaces(mut self, workspaces: impl IntoIterator<Item = Workspace>) -> Self {
+        self.workspaces = workspaces.into_iter().collect();
+        self.workspaces.sort_by(|a, b| a.folder.cmp(&b.folder));
+        self.workspaces.dedup_by(|a, b| a.folder == b.folder);
+        self
+    }
+
+    /// The workspaces whose files are trusted, by folder.
+    pub fn workspaces(&self) -> &[Workspace] {
+        &self.workspaces
     }
 
     /// Replaces the files of the same layers and names by `files`, and removes the matching
@@ -263,7 +334,12 @@ impl Sources {
         self
     }
 
-    /// Every file, sorted by layer, then by name.
+    /// Every file, also of workspaces.
+    pub(crate) fn all_files(&self) -> impl Iterator<Item = &SourceFile> {
+        self.files.iter().chain(self.workspaces.iter().flat_map(Workspace::files))
+    }
+
+    /// Every file but those of workspaces, sorted by layer, then by name.
     pub fn files(&self) -> &[SourceFile] {
         &self.files
     }
@@ -285,18 +361,24 @@ impl Sources {
 
     /// The list of all files. Files that could not be read are in neither the rules nor the bundle.
     pub fn to_bundle(&self) -> String {
-        let files = self.files.iter().map(|file| ListedFile {
+        let listed = |file: &SourceFile, folder| ListedFile {
             layer: file.layer,
+            folder,
             name: Arc::clone(&file.name),
             sha256: file.text.sha256().to_owned(),
-        });
+        };
+        let of_workspaces = self
+            .workspaces
+            .iter()
+            .flat_map(|own| own.files.iter().map(move |file| listed(file, Some(Arc::clone(&own.folder)))));
+        let files = self.files.iter().map(|file| listed(file, None)).chain(of_workspaces);
         let bundle = Bundle { version: BUNDLE_VERSION, files: files.collect() };
         serde_json::to_string(&bundle).expect("strings and numbers are JSON")
     }
 
     /// Reads the output of [`Sources::to_bundle`]; `text_of` returns the text for a hash.
     ///
-    /// Shape: the path of a file is `layer:name`.
+    /// Shape: the path of a file is `layer:name`; that of a file of a workspace is its own.
     ///
     /// Errors: the bundle is damaged or of a later version, or a text is missing.
     pub fn from_bundle(bundle: &[u8], text_of: impl Fn(&str) -> Option<Text>) -> Result<Self, BundleError> {
@@ -304,13 +386,20 @@ impl Sources {
         if version > BUNDLE_VERSION {
             return Err(BundleError::Version { found: version });
         }
-        let files = files.into_iter().map(|ListedFile { layer, name, sha256 }| {
+        let (mut all, mut of_workspaces) = (Vec::new(), SortedMap::<Arc<str>, Vec<_>>::new());
+        for ListedFile { layer, folder, name, sha256 } in files {
             let text = text_of(&sha256);
             let text = text.ok_or_else(|| BundleError::Text { layer, name: Arc::clone(&name) })?;
-            let path = format!("{layer}:{name}").into();
-            Ok::<_, BundleError>(SourceFile { layer, name, path, text })
-        });
-        Ok(Self::new(files.collect::<Result<Vec<_>, _>>()?))
+            match folder {
+                Some(folder) => of_workspaces.get_or_default(folder).push((name, text)),
+                None => {
+                    let path = format!("{layer}:{name}").into();
+                    all.push(SourceFile { layer, name, path, text });
+                }
+            }
+        }
+        let workspaces = of_workspaces.into_iter().map(|(folder, files)| Workspace::new(&folder, files));
+        Ok(Self::new(all).with_workspaces(workspaces))
     }
 
     /// The hashes of the texts of a bundle; empty if the bundle is damaged.
@@ -398,6 +487,28 @@ mod tests {
             read(kept).expect("a bundle").files(),
             [SourceFile { path: "user:aside.toml".into(), ..file(LayerKind::User, "aside.toml") }]
         );
+    }
+
+    #[test]
+    fn workspaces_are_in_the_bundle_with_their_folders() {
+        let own = |folder: &str, names: &[&str]| {
+            Workspace::new(folder, names.iter().map(|name| ((*name).into(), "x = 1\n".into())))
+        };
+        let names = ["templates/a.toon.j2", "subscribers/a.toml", "aside.toml", "subscribers/.a.toml"];
+        let sources = Sources::new([file(LayerKind::User, "aside.toml")]);
+        let bundle =
+            |workspaces: &[Workspace]| sources.clone().with_workspaces(workspaces.to_vec()).to_bundle();
+        let both = [own("/w", &names), own("/v", &names[1..2])];
+        let again = read(&bundle(&both)).expect("a bundle");
+        assert_eq!(again.workspaces(), [both[1].clone(), both[0].clone()]);
+        let paths: Vec<_> =
+            again.workspaces().iter().flat_map(Workspace::files).map(|one| &*one.path).collect();
+        let a = "/w/.aside/subscribers/a.toml";
+        assert_eq!(paths, ["/v/.aside/subscribers/a.toml", a, "/w/.aside/templates/a.toon.j2"]);
+        assert_eq!(bundle(&[]), sources.to_bundle());
+        assert_ne!(bundle(&both[..1]), bundle(&[own("/u", &names)]));
+        assert_eq!(both[0].hash(), own("/u", &names).hash());
+        assert_ne!(both[0].hash(), both[1].hash());
     }
 
     #[test]

@@ -31,16 +31,47 @@ pub(crate) struct KnownTemplates<'a> {
     pub(crate) names: SortedSet<&'a str>,
     /// The layers with a template of a name that compiles.
     pub(crate) layers: SortedMap<&'a str, Vec<LayerKind>>,
+    /// The templates of the workspace whose files are read, by name: the names under which they are
+    /// compiled, so that those of two folders differ.
+    pub(crate) of_workspace: SortedMap<&'a str, &'a str>,
+    /// The libraries that texts can take macros from.
+    pub(crate) libraries: &'a Libraries,
     /// The texts of the shipped subscribers. The name of such a template stays valid however its
     /// subscriber declares the text.
     pub(crate) shipped: SortedMap<SubscriberId, Layout>,
 }
 
-impl KnownTemplates<'_> {
+impl<'a> KnownTemplates<'a> {
+    /// The same for the files of a workspace, which has these templates of its own.
+    pub(super) fn with_own(
+        &self,
+        of_workspace: SortedMap<&'a str, &'a str>,
+        libraries: &'a Libraries,
+    ) -> Self {
+        let (mut names, mut layers) = (self.names.clone(), self.layers.clone());
+        for (name, compiled) in &of_workspace {
+            names.insert(*name);
+            if self.compiled.contains(compiled) {
+                layers.get_or_default(*name).push(LayerKind::Workspace);
+            }
+        }
+        let (compiled, shipped) = (self.compiled, self.shipped.clone());
+        Self { compiled, names, layers, of_workspace, libraries, shipped }
+    }
+
+    /// The name under which the template of this name is compiled.
+    fn compiled_name<'n>(&self, name: &'n str) -> &'n str
+    where
+        'a: 'n,
+    {
+        self.of_workspace.get(name).copied().unwrap_or(name)
+    }
+
     /// The text of this name: a template of any layer, else the text of the shipped subscriber.
     fn text(&self, name: &str) -> Option<Layout> {
-        if self.compiled.contains(name) {
-            return Some(Layout::Template(name.into()));
+        let compiled = self.compiled_name(name);
+        if self.compiled.contains(compiled) {
+            return Some(Layout::Template(compiled.into()));
         }
         let id = SubscriberId::new(name.strip_suffix(TEMPLATE_SUFFIX)?);
         self.shipped.get(&id).cloned()
@@ -98,7 +129,7 @@ impl OwnText {
         let layers = templates.layers.get(name.as_str()).into_iter().flatten();
         let later = layers.filter(|layer| **layer > self.layer && end.is_none_or(|end| **layer < end));
         match later.max() {
-            Some(layer) => (Layout::Template(name.into()), *layer),
+            Some(layer) => (Layout::Template(templates.compiled_name(&name).into()), *layer),
             None => (self.layout.clone(), self.layer),
         }
     }
@@ -158,7 +189,7 @@ pub(super) fn read(
     let texts = ["template"].into_iter().chain(DECLARED).filter_map(|key| section.value(key));
     let layer = texts.map(|value| value.file().layer).max().unwrap_or(whole.layer);
     let template = section.read("template", |value| read_template(value, templates));
-    let libraries = templates.compiled.libraries();
+    let libraries = templates.libraries;
     let one = section.read("one", |value| read_one(value, libraries));
     let many = section.read("many", |value| read_many(value, libraries));
     let table = section.read("table", read_table);
@@ -357,7 +388,7 @@ fn read_template(value: &Value<'_>, templates: &KnownTemplates<'_>) -> Parsed<La
     if templates.names.contains(name.as_str()) {
         // One that does not compile has its own error; the file that names it is left out without a
         // second one.
-        return Ok(Layout::Template(name.into()));
+        return Ok(Layout::Template(templates.compiled_name(&name).into()));
     }
     if let Some(text) = templates.text(&name) {
         return Ok(text);

@@ -56,8 +56,8 @@ pub(crate) struct Context<'a> {
     pub(crate) injection_tokens: Tokens,
     /// What the user allows notifications to do automatically.
     pub(crate) wake: Arc<WakeSettings>,
-    /// The saved events that tests can name.
-    pub(crate) fixtures: &'a Fixtures,
+    /// The saved events that tests can name; `None`: the tests are not read.
+    pub(crate) fixtures: Option<&'a Fixtures>,
     /// The core subscribers of earlier layers.
     pub(crate) core: SortedMap<SubscriberId, Protected>,
 }
@@ -170,7 +170,8 @@ fn read(documents: &[Rc<Document<'_>>], context: &Context<'_>) -> SubscriberFile
     let output_rule = read_output(&mut output, layout, words, context);
     check_audience(&mut output, &output_rule, activity, core);
     check_escalation(&mut output, &output_rule, activity, core);
-    let (tests, wrong_tests) = case::read(document, context.fixtures);
+    let tests = context.fixtures.map(|fixtures| case::read(document, fixtures));
+    let (tests, wrong_tests) = tests.unwrap_or_default();
 
     let place = subscriber.value("id").map(Value::place);
     places.chosen = places.chosen.or_else(|| place.clone());
@@ -208,6 +209,8 @@ fn read(documents: &[Rc<Document<'_>>], context: &Context<'_>) -> SubscriberFile
         output: output_rule,
         wake: Arc::clone(&context.wake),
         later: Vec::new(),
+        territory: None,
+        in_folders: Vec::new(),
     });
     SubscriberFile {
         id: id.zip(place),
@@ -474,12 +477,14 @@ mod tests {
                 compiled: &templates,
                 names: SortedSet::from(["ci.toon.j2"]),
                 layers: SortedMap::new(),
+                of_workspace: SortedMap::new(),
+                libraries: templates.libraries(),
                 shipped: SortedMap::new(),
             },
             known_types: &[],
             injection_tokens: Tokens(300),
             wake: Arc::default(),
-            fixtures: &Fixtures::default(),
+            fixtures: Some(&Fixtures::default()),
             core: SortedMap::new(),
         };
         let document = Document::parse(&file).map(Rc::new).expect("TOML");

@@ -1,13 +1,15 @@
 //! The subscribers in force: of each id the latest valid file, with what it inherits; of a core one
-//! also the remainders of the earlier files.
+//! also the remainders of the earlier files; and over all of them those of each workspace.
 
-use std::{rc::Rc, sync::Arc};
+use std::{mem, rc::Rc, sync::Arc};
 
 use engine::{
+    event::{Territory, is_within},
     nearest::nearest,
     notification::SubscriberId,
     pipeline::{
         remainder,
+        render::Libraries,
         rule::{Activity, Subscriber},
     },
     sorted::{SortedMap, SortedSet},
@@ -16,12 +18,13 @@ use engine::{
 use crate::config::{
     case::SubscriberTest,
     effective,
-    layers::{FileKind, LayerKind, SourceFile, Sources},
-    layout::{DeclaredPlaces, OwnText},
+    layers::{FileKind, LayerKind, SourceFile, Sources, Workspace},
+    layout::{DeclaredPlaces, OwnText, TEMPLATE_SUFFIX},
     lint_name::LintName,
     raw::Document,
-    report::{Diagnostic, Place},
+    report::{Diagnostic, Place, Report},
     subscriber::{self, Context, Protected, SubscriberFile},
+    workspace::{CompiledWorkspace, name_of_folder},
 };
 
 /// The subscribers of all files, with their tests, places and files.
@@ -31,6 +34,26 @@ pub(super) struct Subscribers {
     pub(super) tests: SortedMap<SubscriberId, Vec<SubscriberTest>>,
     pub(super) declared: SortedMap<SubscriberId, DeclaredPlaces>,
     pub(super) files: SortedMap<SubscriberId, Vec<SourceFile>>,
+    /// By folder.
+    pub(super) workspaces: Vec<CompiledWorkspace>,
+}
+
+/// The files of a workspace, with its templates.
+pub(super) struct Folder<'s> {
+    pub(super) own: &'s Workspace,
+    /// The names under which its templates are compiled, by their own names.
+    pub(super) templates: SortedMap<&'s str, &'s str>,
+    /// The libraries that its texts can take macros from.
+    pub(super) libraries: &'s Libraries,
+    /// The findings about its templates and libraries.
+    pub(super) found: Vec<Diagnostic>,
+}
+
+/// What is read of a workspace: the versions of its subscribers, none if a file has an error.
+struct ReadFolder<'s> {
+    folder: &'s Arc<str>,
+    versions: SortedMap<SubscriberId, Version<'s>>,
+    report: Report,
 }
 
 /// A valid version of a subscriber: a whole file, and those that inherit from it.
@@ -55,19 +78,24 @@ impl<'s> Version<'s> {
 }
 
 /// Reads every subscriber's file, in the order of the layers.
-pub(super) fn compile(
-    sources: &Sources,
-    context: Context<'_>,
+pub(super) fn compile<'s>(
+    sources: &'s Sources,
+    folders: Vec<Folder<'s>>,
+    context: Context<'s>,
     found: &mut Vec<Diagnostic>,
     left_out: &mut SortedSet<Arc<str>>,
 ) -> Subscribers {
-    let mut reader = Reader { context, seen: SortedMap::new(), kept: SortedMap::new(), found, left_out };
+    let (seen, kept) = (SortedMap::new(), SortedMap::new());
+    let mut reader = Reader { context, seen, kept, of_folder: None, found, left_out };
     for file in sources.of_kind(FileKind::Subscriber) {
         reader.read(file);
     }
+    let read: Vec<_> = folders.into_iter().map(|folder| reader.read_folder(folder)).collect();
     let Reader { context, kept, .. } = reader;
     let (mut subscribers, mut tests) = (Vec::new(), SortedMap::new());
     let (mut declared, mut files) = (SortedMap::new(), SortedMap::new());
+    let (workspaces, in_folders) = in_territories(read, &mut files);
+    subscribers.extend(workspaces.iter().flat_map(|own| own.subscribers.iter().cloned()));
     for (id, versions) in kept {
         let mut later: Vec<Arc<Subscriber>> = Vec::new();
         let mut end = None;
@@ -83,6 +111,7 @@ pub(super) fn compile(
                 version.subscriber.id = remainder::id(&id, layer.as_str());
                 version.subscriber.later = later.clone();
             }
+            version.subscriber.in_folders = in_folders.get(&id).cloned().unwrap_or_default();
             files.insert(version.subscriber.id.clone(), own_files);
             later.push(Arc::new(version.subscriber));
             end = Some(layer);
@@ -90,7 +119,32 @@ pub(super) fn compile(
         subscribers.extend(later);
     }
     subscribers.sort_by(|a, b| a.id.cmp(&b.id));
-    Subscribers { subscribers, tests, declared, files }
+    Subscribers { subscribers, tests, declared, files, workspaces }
+}
+
+/// The subscribers of each workspace for its territory, and those of all with one id.
+fn in_territories(
+    read: Vec<ReadFolder<'_>>,
+    files: &mut SortedMap<SubscriberId, Vec<SourceFile>>,
+) -> (Vec<CompiledWorkspace>, SortedMap<SubscriberId, Vec<Arc<Subscriber>>>) {
+    let mut in_folders = SortedMap::<SubscriberId, Vec<Arc<Subscriber>>>::new();
+    let in_force = read.iter().filter(|one| one.report.error_count() == 0);
+    let in_force: Vec<Arc<str>> = in_force.map(|one| Arc::clone(one.folder)).collect();
+    let compiled = read.into_iter().map(|ReadFolder { folder, versions, report }| {
+        let is_inner = |other: &&Arc<str>| *other != folder && is_within(other, folder);
+        let except = in_force.iter().filter(is_inner).cloned().collect();
+        let territory = Arc::new(Territory { folder: Arc::clone(folder), except });
+        let subscribers = versions.into_iter().map(|(id, mut version)| {
+            version.subscriber.id = remainder::id(&id, &name_of_folder(folder));
+            version.subscriber.territory = Some(Arc::clone(&territory));
+            files.insert(version.subscriber.id.clone(), version.files().cloned().collect());
+            let own = Arc::new(version.subscriber);
+            in_folders.get_or_default(id).push(Arc::clone(&own));
+            own
+        });
+        CompiledWorkspace { folder: Arc::clone(folder), subscribers: subscribers.collect(), report }
+    });
+    (compiled.collect(), in_folders)
 }
 
 struct Reader<'a, 's, 'f> {
@@ -99,11 +153,52 @@ struct Reader<'a, 's, 'f> {
     seen: SortedMap<(LayerKind, SubscriberId), Arc<str>>,
     /// The versions of each id, the latest last; earlier ones only of a core subscriber.
     kept: SortedMap<SubscriberId, Vec<Version<'s>>>,
+    /// The versions of the workspace that is being read.
+    of_folder: Option<SortedMap<SubscriberId, Version<'s>>>,
     found: &'f mut Vec<Diagnostic>,
     left_out: &'f mut SortedSet<Arc<str>>,
 }
 
-impl<'s> Reader<'_, 's, '_> {
+impl<'s> Reader<'s, 's, '_> {
+    /// Reads the files of a workspace over those of all other layers, which stay as they are.
+    fn read_folder(&mut self, folder: Folder<'s>) -> ReadFolder<'s> {
+        let Folder { own, templates, libraries, found } = folder;
+        let before = mem::replace(self.found, found);
+        let names: Vec<&str> = templates.keys().copied().collect();
+        let for_all = self.context.templates.with_own(templates, libraries);
+        let for_all = mem::replace(&mut self.context.templates, for_all);
+        // Its rules depend on no test, and the fixtures of tests are not read.
+        let fixtures = self.context.fixtures.take();
+        self.of_folder = Some(SortedMap::new());
+        for file in own.of_kind(FileKind::Subscriber) {
+            self.read(file);
+        }
+        self.read_texts(&names);
+        self.context.templates = for_all;
+        self.context.fixtures = fixtures;
+        self.seen.retain(|(layer, _), _| *layer != LayerKind::Workspace);
+        let mut found = mem::replace(self.found, before);
+        found.sort_by(|a, b| (&a.place.file, a.place.span.start).cmp(&(&b.place.file, b.place.span.start)));
+        let (report, versions) = (Report::new(found), self.of_folder.take().unwrap_or_default());
+        let versions = if report.error_count() == 0 { versions } else { SortedMap::new() };
+        ReadFolder { folder: &own.folder, versions, report }
+    }
+
+    /// Adds the subscribers of which a workspace has the text alone: `templates/ID.toon.j2`.
+    fn read_texts(&mut self, templates: &[&str]) {
+        for id in templates.iter().filter_map(|name| name.strip_suffix(TEMPLATE_SUFFIX)) {
+            let id = SubscriberId::new(id);
+            let is_read = self.of_folder.as_ref().is_some_and(|read| read.contains_key(&id));
+            let earlier = self.kept.get(&id).and_then(|versions| versions.last());
+            let Some(earlier) = earlier.filter(|_| !is_read) else { continue };
+            let documents = earlier.documents.clone();
+            let SubscriberFile { compiled, places, .. } = subscriber::compile(&documents, &self.context, &[]);
+            let (Some(compiled), Some(read)) = (compiled, &mut self.of_folder) else { continue };
+            let (subscriber, own_text) = (compiled.subscriber, compiled.own_text);
+            read.insert(id, Version { subscriber, tests: Vec::new(), places, own_text, documents });
+        }
+    }
+
     fn read(&mut self, file: &'s SourceFile) {
         let document = match Document::parse(file) {
             Ok(document) => Rc::new(document),
@@ -146,7 +241,9 @@ impl<'s> Reader<'_, 's, '_> {
             }
             // The template has its own finding; a second one would repeat it.
             None if has_broken_template => {
-                self.left_out.insert(Arc::clone(&file.path));
+                if self.of_folder.is_none() {
+                    self.left_out.insert(Arc::clone(&file.path));
+                }
             }
             None => {
                 let Some(earlier) = self.kept.get(&id).and_then(|versions| versions.last()) else { return };
@@ -174,12 +271,11 @@ impl<'s> Reader<'_, 's, '_> {
             let text = version.own_text.layout.clone();
             self.context.templates.shipped.insert(id.clone(), text);
         }
-        if version.subscriber.activity == Activity::Core {
+        if version.subscriber.activity == Activity::Core && self.of_folder.is_none() {
             let protected = || Protected::new(&file.path, &version.subscriber);
             self.context.core.get_or_insert_with(id.clone(), protected);
         }
-        let versions = self.kept.get_or_default(id.clone());
-        if let Some(earlier) = versions.last() {
+        if let Some(earlier) = self.kept.get(id).and_then(|versions| versions.last()) {
             if version.documents.len() == 1 {
                 self.found.extend(effective::findings_of_lost_keys(
                     &earlier.documents,
@@ -200,6 +296,18 @@ impl<'s> Reader<'_, 's, '_> {
                 self.found.extend(narrower.into_iter().map(warn));
             }
         }
+        if let Some(of_folder) = &mut self.of_folder {
+            if version.subscriber.activity == Activity::Core && !self.kept.contains_key(id) {
+                let core = version.documents.iter().find_map(|own| own.value("output")?.entries());
+                let core = core.into_iter().flatten().find(|(name, _)| *name == "core");
+                let place = core.map_or_else(|| place.clone(), |(_, value)| value.place());
+                let message = "a workspace's file makes no core subscriber: its user could not switch it off";
+                self.found.push(Diagnostic::error(place, "output.core", message));
+            }
+            of_folder.insert(id.clone(), version);
+            return;
+        }
+        let versions = self.kept.get_or_default(id.clone());
         let is_left = |earlier: &Version| {
             earlier.subscriber.activity == Activity::Core
                 && !remainder::narrower_keys(&version.subscriber, &earlier.subscriber).is_empty()

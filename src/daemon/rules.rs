@@ -128,7 +128,7 @@ impl RulesStore {
         let path = self.path(&hash, BUNDLE);
         let write = || -> io::Result<()> {
             let is_shipped = |file: &&SourceFile| file.layer == LayerKind::Shipped;
-            let (shipped, own): (Vec<&SourceFile>, Vec<_>) = sources.files().iter().partition(is_shipped);
+            let (shipped, own): (Vec<&SourceFile>, Vec<_>) = sources.all_files().partition(is_shipped);
             let mut has_written = false;
             if !shipped.is_empty() {
                 let pack = pack(&shipped);

@@ -7,7 +7,7 @@ use rusqlite::{CachedStatement, Connection, Result, Statement, params};
 use super::rows::to_sql;
 use engine::{
     SessionChange,
-    event::{EventRef, Scope, Seq, SessionId, codec},
+    event::{EventRef, Seq, SessionId, codec},
     exchange::{Harness, Injection},
     format,
     ledger::LedgerEntry,
@@ -106,11 +106,8 @@ fn write_entry(insert: &mut Statement<'_>, note: &Note, line: &LedgerLine) -> Re
 }
 
 fn write_notification(inserts: &mut Inserts<'_>, place: Place, notification: &Notification) -> Result<()> {
-    let (session, workspace) = match &notification.scope {
-        Scope::Session(session) => (Some(session.as_str()), None),
-        Scope::Workspace(folder) => (None, Some(&**folder)),
-        Scope::All => (None, None),
-    };
+    let (session, workspace) = notification.scope.address();
+    let (session, workspace) = (session.map(SessionId::as_str), workspace.map(|folder| &**folder));
     let written = inserts
         .connection
         .prepare_cached(

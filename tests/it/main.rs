@@ -72,3 +72,4 @@ mod walk;
 mod watches;
 mod webhooks;
 mod welcome;
+mod workspaces;

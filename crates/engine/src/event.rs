@@ -8,15 +8,14 @@ mod event_type;
 mod field_index;
 mod field_path;
 mod payload;
+mod scope;
 mod secrets;
 mod terminal_line;
 
 pub mod catalogue;
 pub mod codec;
 
-pub use envelope::{
-    Event, EventRef, OWN_SOURCE, Provenance, Scope, SessionId, Severity, SeverityError, Trust,
-};
+pub use envelope::{Event, EventRef, OWN_SOURCE, Provenance, Severity, SeverityError, Trust};
 pub use event_type::{
     EventType, EventTypeError, Pattern, PatternSegment, SEGMENTS_MAX, SEGMENTS_MIN, TYPE_BYTES_MAX,
 };
@@ -27,5 +26,6 @@ pub use payload::{
     EVENT_BYTES_MAX, FIELD_CHARS_MAX, NESTING_MAX, Payload, PayloadError, WithEscape, clean_text, cut_text,
     strip_text,
 };
+pub use scope::{Scope, SessionId, Territory, is_within};
 pub use secrets::{is_harmless, is_secret_field, mask_field, mask_secrets, mask_value};
 pub use terminal_line::terminal_line;

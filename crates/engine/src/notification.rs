@@ -208,7 +208,8 @@ fn parse_word<T: Words>(text: &str) -> Result<T, WordError> {
     T::of_word(text).ok_or_else(|| WordError { found: found(), allowed: T::list() })
 }
 
-/// The name of a subscriber: `[a-z0-9_]+`.
+/// The name of a subscriber: `[a-z0-9_]+`, and `@` with a layer or a folder if there are others of
+/// that name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct SubscriberId(#[serde(deserialize_with = "snapshot::text::read")] Arc<str>);
 
@@ -221,6 +222,12 @@ impl SubscriberId {
     /// The name as text.
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+
+    /// The name in its file: without the layer or the folder that tells it apart from others of that
+    /// name.
+    pub fn in_file(&self) -> &str {
+        self.0.split('@').next().unwrap_or_default()
     }
 }
 

@@ -31,6 +31,7 @@ pub mod rule;
 mod sandbox;
 pub mod silence;
 pub mod suppression;
+pub mod territory;
 pub mod threshold;
 mod timing;
 
@@ -180,8 +181,8 @@ impl Pipeline {
         if let Err(by) = self.rule.check_source(event) {
             return self.end(seq, Reason::FilteredOut(by));
         }
+        let scope = territory::scope_for(&self.rule, event);
         let event = &self.seen(event, now);
-        let scope = event.scope();
         let weight = Weight::new(&self.rule, event);
         if let Err(reason) = self.filter(event, now) {
             return self.end(seq, reason);

@@ -22,6 +22,8 @@ pub struct CompiledRules {
     pub hash: Arc<str>,
     /// Sorted by id, which is unique; includes disabled ones.
     pub subscribers: Vec<Arc<Subscriber>>,
+    /// The folders whose own subscribers are among them, sorted.
+    pub folders: Vec<Arc<str>>,
     /// Every template that a subscriber names.
     pub templates: Arc<Templates>,
     /// `[injection]` of `aside.toml`.
@@ -78,6 +80,7 @@ impl CompiledRules {
         Self {
             hash: "".into(),
             subscribers: Vec::new(),
+            folders: Vec::new(),
             templates: Arc::new(Templates::new()),
             injection: InjectionSettings::default(),
             sessions: SessionSettings::default(),

@@ -411,6 +411,7 @@ impl Account {
         match scope {
             Scope::Session(id) => id == session || open.former.contains(id),
             Scope::All => open.parent.is_none(),
+            Scope::Part(_) => panic!("the rules of the model are those of no folder"),
             Scope::Workspace(folder) => {
                 let parts = |path: &str| path.split('/').map(str::to_owned).collect::<Vec<_>>();
                 let (wanted, own) = (parts(folder), open.workspace.as_deref().map(parts));

@@ -302,7 +302,7 @@ impl Sessions {
     pub fn keep(&mut self, notification: Arc<Notification>) {
         let ended = match &notification.scope {
             Scope::Session(id) if notification.is_asked => self.table.addressed(id),
-            Scope::Session(_) | Scope::Workspace(_) | Scope::All => None,
+            Scope::Session(_) | Scope::Workspace(_) | Scope::All | Scope::Part(_) => None,
         };
         match ended.and_then(|key| self.table.get(key).asked_goes_to()) {
             Some(folder) => self.offer_asked(None, folder, Left::for_another(notification, Earlier::Not)),

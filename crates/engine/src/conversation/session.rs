@@ -183,8 +183,8 @@ impl Session {
     pub(super) fn is_concerned_by(&self, scope: &Scope) -> bool {
         match scope {
             Scope::Session(id) if self.predecessors.contains(id) => true,
-            Scope::Workspace(_) | Scope::All if self.is_subagent() => false,
-            Scope::Session(_) | Scope::Workspace(_) | Scope::All => {
+            Scope::Workspace(_) | Scope::All | Scope::Part(_) if self.is_subagent() => false,
+            Scope::Session(_) | Scope::Workspace(_) | Scope::All | Scope::Part(_) => {
                 scope.concerns(self.id(), self.workspace())
             }
         }

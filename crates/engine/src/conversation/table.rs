@@ -233,6 +233,10 @@ impl Table {
             }
             Scope::Workspace(folder) => Box::new(self.folders.sessions_around(folder)),
             Scope::All => Box::new(self.roots.iter().copied()),
+            Scope::Part(part) => Box::new(self.each_concerned(part.whole()).filter(move |key| {
+                let session = self.get(*key);
+                scope.concerns(session.id(), session.workspace())
+            })),
         }
     }
 
@@ -243,7 +247,7 @@ impl Table {
             Scope::Session(id) => {
                 concerned.extend(self.addressed(id).filter(|key| !self.get(*key).is_open()));
             }
-            Scope::Workspace(_) | Scope::All => {
+            Scope::Workspace(_) | Scope::All | Scope::Part(_) => {
                 let suspended = self.suspended();
                 let suspended = suspended.filter(|session| scope.concerns(session.id(), session.workspace()));
                 concerned.extend(suspended.map(|session| session.key));

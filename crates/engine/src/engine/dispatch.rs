@@ -10,18 +10,18 @@ use serde_json::{Value, json};
 
 use super::{
     io::Output,
-    parts::{Engine, Folds, pipeline, resources},
+    parts::{Engine, Folds, pipeline, resources, rule},
 };
 use crate::{
     ci::Wanted,
     conversation::Concerned,
-    event::{Event, EventRef, Scope, Seq, SessionId, Severity, catalogue::ends_checks, mask_secrets},
+    event::{Event, EventRef, Seq, SessionId, Severity, catalogue::ends_checks, mask_secrets},
     fold::Dispatched,
     format,
     hold::Hold,
     ledger::{LedgerEntry, Reason, Subject},
     notification::{Audience, Level, Notification, Priority, Sink, SubscriberId, TemplateNotice},
-    pipeline::{Failure, HoldChange, Pipeline, PipelineOutput, remainder, rule::Activity},
+    pipeline::{Failure, HoldChange, Pipeline, PipelineOutput, remainder, rule::Activity, territory},
     probe::{
         self, NOTED,
         pause::{CHECKS, PAUSE_ENDED},
@@ -55,11 +55,14 @@ impl Engine {
         }
         self.sessions.note_for_delays(event, || event.scope(), probe::used_context(event));
         self.drain_sessions();
-        let matched: Vec<u32> = self.matcher.matches(event.event_type).to_vec();
-        let resolving: Vec<u32> = self.resolvers.matches(event.event_type).to_vec();
+        let mut matched: Vec<u32> = self.matcher.matches(event.event_type).to_vec();
+        let mut resolving: Vec<u32> = self.resolvers.matches(event.event_type).to_vec();
         let mut inhibiting: Vec<u32> = self.inhibitors.matches(event.event_type).to_vec();
         inhibiting.sort_unstable();
         inhibiting.dedup();
+        if !self.rules.folders.is_empty() {
+            self.keep_holding(&mut matched, [&mut resolving, &mut inhibiting], event);
+        }
         if matched.is_empty() && resolving.is_empty() && inhibiting.is_empty() {
             if !is_taken {
                 self.record(LedgerEntry::Unmatched { seq });
@@ -92,6 +95,29 @@ impl Engine {
             }
             self.feed(index, seq, &event, now);
         }
+    }
+
+    /// Removes the subscribers that do not hold for the sessions of `event`, by their folders. One that
+    /// is replaced in a folder still has what it delivered there before: the `others` may resolve or
+    /// inhibit that.
+    fn keep_holding(&self, matched: &mut Vec<u32>, others: [&mut Vec<u32>; 2], event: &EventRef<'_>) {
+        if matched.is_empty() && others.iter().all(|one| one.is_empty()) {
+            return;
+        }
+        let event = Arc::new(event.to_event());
+        let workspace = event.session.as_ref().and_then(|session| self.folder_of(session));
+        let rule = |index: &u32| rule(&self.pipelines, *index);
+        matched.retain(|index| territory::holds_for(rule(index), &event, workspace.as_deref()));
+        for own in others {
+            own.retain(|index| territory::is_around(rule(index), &event, workspace.as_deref()));
+        }
+    }
+
+    /// The folder of a session, else of its parent.
+    pub(super) fn folder_of(&self, session: &SessionId) -> Option<Arc<str>> {
+        let known = self.sessions.view(session)?;
+        let parent = || self.sessions.view(known.harness.parent.as_ref()?)?.harness.workspace.clone();
+        known.harness.workspace.clone().or_else(parent)
     }
 
     /// Starts to follow the checks that a new watch waits for, unless its session pushed them.
@@ -318,14 +344,9 @@ impl Engine {
 
     /// A notice of a notification's subscriber, with the notification's folder.
     fn notice(&self, notification: &Notification, id: &str, message: &str, now: Timestamp) -> Notice {
-        let (session, workspace) = match &notification.scope {
-            Scope::Session(session) => {
-                let folder = self.sessions.view(session).and_then(|known| known.harness.workspace.clone());
-                (Some(session.clone()), folder)
-            }
-            Scope::Workspace(folder) => (None, Some(Arc::clone(folder))),
-            Scope::All => (None, None),
-        };
+        let (session, folder) = notification.scope.address();
+        let own = session.and_then(|session| self.sessions.view(session)?.harness.workspace.clone());
+        let (session, workspace) = (session.cloned(), own.or_else(|| folder.cloned()));
         let context = notification.subscriber.as_str().into();
         Notice { context, session, workspace, ..Notice::new(id, message, now) }
     }

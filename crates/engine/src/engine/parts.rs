@@ -16,7 +16,9 @@ use crate::{
     ledger::{LedgerEntry, Reason, Tally},
     matcher::Matcher,
     notification::SubscriberId,
-    pipeline::{Pipeline, Resources, memory::Memory, recent::RecentEvents, silence::Silences},
+    pipeline::{
+        Pipeline, Resources, memory::Memory, recent::RecentEvents, rule::Subscriber, silence::Silences,
+    },
     probe,
     rules::CompiledRules,
     session::Succession,
@@ -202,6 +204,12 @@ pub(super) fn resources<'a>(
 pub(super) fn pipeline(pipelines: &mut [Pipeline], index: u32) -> &mut Pipeline {
     let place = usize::try_from(index).expect("an index of a list");
     pipelines.get_mut(place).expect("each subscriber has its pipeline")
+}
+
+/// The subscriber of a pipeline, by its place in the rules.
+pub(super) fn rule(pipelines: &[Pipeline], index: u32) -> &Subscriber {
+    let place = usize::try_from(index).expect("an index of a list");
+    pipelines.get(place).expect("each subscriber has its pipeline").rule()
 }
 
 macro_rules! folds {

@@ -18,6 +18,7 @@ use crate::{
     pipeline::{
         Failing, Pipeline, remainder,
         rule::{Activity, Subscriber},
+        territory,
     },
     probe::memory::Changes,
     rules::CompiledRules,
@@ -145,12 +146,16 @@ impl Engine {
     /// The subscribers that would take `event`, and the sessions in its scope. Changes no state.
     pub fn explain(&self, event: &Arc<Event>) -> Explanation {
         let selects = |types: &[Pattern]| types.iter().any(|pattern| pattern.matches(&event.event_type));
+        let workspace = event.session.as_ref().and_then(|session| self.folder_of(session));
         let verdict = |rule: &Subscriber| {
             let is_off = rule.activity == Activity::Disabled;
             let found = match (selects(&rule.types), &rule.resolve) {
                 (true, _) if !remainder::is_left(rule, event) => return None,
+                (true, _) if !territory::holds_for(rule, event, workspace.as_deref()) => return None,
                 (true, _) => rule.check_whole(event).map(|()| self.takes(rule, event)),
-                (false, Some(resolve)) if selects(&resolve.by) => {
+                (false, Some(resolve))
+                    if selects(&resolve.by) && territory::is_around(rule, event, workspace.as_deref()) =>
+                {
                     rule.check_source(event).map(|()| Verdict::Resolves)
                 }
                 (false, _) => return None,
@@ -160,7 +165,7 @@ impl Engine {
         let rules = self.rules.subscribers.iter();
         let scope = match event.scope() {
             Scope::Session(name) => Scope::Session(self.sessions.by_full_name(&name).unwrap_or(name)),
-            scope @ (Scope::Workspace(_) | Scope::All) => scope,
+            scope @ (Scope::Workspace(_) | Scope::All | Scope::Part(_)) => scope,
         };
         Explanation {
             subscribers: rules.filter_map(|rule| Some((rule.id.clone(), verdict(rule)?))).collect(),

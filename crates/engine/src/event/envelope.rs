@@ -1,4 +1,4 @@
-//! The event: source, type, time, severity and scope; its provenance, and the trust in its source.
+//! The event: source, type, time and severity; its provenance, and the trust in its source.
 //!
 //! [`EventRef`] borrows its parts from the bytes of a request or of the journal, so an unmatched
 //! event needs no allocation. [`Event`] owns its parts; a pipeline that keeps an event uses it.
@@ -6,69 +6,14 @@
 //! The trust in a source depends on the route by which the event arrived. A trusted source may report
 //! on sessions, wake agents and interrupt them.
 
-use std::{borrow::Borrow, fmt, str::FromStr, sync::Arc};
+use std::{str::FromStr, sync::Arc};
 
 use journal::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use strum::{IntoStaticStr, VariantArray};
 
-use crate::{
-    event::{EventType, Payload},
-    snapshot,
-};
-
-/// The id of one agent conversation; a subagent has its own.
-///
-/// Shape: the harness's id, or the full name `harness:id` if a session of another harness already
-/// has that id.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct SessionId(#[serde(deserialize_with = "snapshot::text::read")] Arc<str>);
-
-impl SessionId {
-    /// Separates the harness and the id in a full name.
-    pub const SEPARATOR: char = ':';
-
-    /// Wraps the harness's id of a conversation, or a full name.
-    pub fn new(id: &str) -> Self {
-        Self(id.into())
-    }
-
-    /// The full name of the session with this id in `harness`.
-    pub fn full(&self, harness: &str) -> Self {
-        Self(format!("{harness}{}{self}", Self::SEPARATOR).into())
-    }
-
-    /// The id in the full name of a session of `harness`; `None` if the text is not such a name.
-    pub fn own(&self, harness: &str) -> Option<&str> {
-        self.0.strip_prefix(harness)?.strip_prefix(Self::SEPARATOR)
-    }
-
-    /// All ways to split a full name into harness and id; several if one of them contains a colon.
-    pub fn parts(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.0.match_indices(Self::SEPARATOR).filter_map(|(at, _)| {
-            let (harness, id) = self.0.split_at(at);
-            Some((harness, id.strip_prefix(Self::SEPARATOR)?))
-        })
-    }
-
-    /// The id as text.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl Borrow<str> for SessionId {
-    fn borrow(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Display for SessionId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
+use crate::event::{EventType, Payload, Scope, SessionId};
 
 impl_as_str!(Severity);
 
@@ -108,61 +53,6 @@ impl FromStr for Severity {
             other => Err(SeverityError(other.chars().take(64).collect())),
         }
     }
-}
-
-/// The sessions that an event concerns.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Scope {
-    /// One session.
-    Session(SessionId),
-    /// Every session in, under or above this folder.
-    Workspace(Arc<str>),
-    /// Every session.
-    All,
-}
-
-impl Scope {
-    /// Whether the scope includes a session with the folder `workspace`.
-    ///
-    /// Folders are compared by segment, so `/a/bc` is not under `/a/b`. A session without a folder
-    /// is included only by its id and by `All`.
-    pub fn concerns(&self, session: &SessionId, workspace: Option<&str>) -> bool {
-        match self {
-            Self::Session(id) => id == session,
-            Self::Workspace(folder) => workspace.is_some_and(|own| are_around(own, folder)),
-            Self::All => true,
-        }
-    }
-
-    /// Whether the scope includes every session of `other`, judged by the two scopes alone.
-    pub fn covers(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::All, _) => true,
-            (Self::Workspace(folder), Self::Workspace(other)) => is_within(other, folder),
-            (Self::Session(id), Self::Session(other)) => id == other,
-            (Self::Workspace(_) | Self::Session(_), _) => false,
-        }
-    }
-
-    /// Whether a session can be in both scopes.
-    pub fn meets(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::Session(id), Self::Session(other)) => id == other,
-            (Self::Workspace(folder), Self::Workspace(other)) => are_around(folder, other),
-            (Self::Session(_) | Self::Workspace(_) | Self::All, _) => true,
-        }
-    }
-}
-
-/// Whether one of the folders contains the other.
-fn are_around(a: &str, b: &str) -> bool {
-    is_within(a, b) || is_within(b, a)
-}
-
-fn is_within(inner: &str, outer: &str) -> bool {
-    let outer = outer.trim_end_matches('/');
-    inner.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 /// An event that borrows its parts; every part is valid.
@@ -379,23 +269,6 @@ impl Trust {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn workspace_concerns_sessions_in_nested_or_parent_folders() {
-        let scope = Scope::Workspace("/home/u/project".into());
-        let session = SessionId::new("s1");
-        for (folder, expected) in [
-            (Some("/home/u/project"), true),
-            (Some("/home/u/project/src"), true),
-            (Some("/home/u"), true),
-            (Some("/"), true),
-            (Some("/home/u/project2"), false),
-            (Some("/home/v"), false),
-            (None, false),
-        ] {
-            assert_eq!(scope.concerns(&session, folder), expected, "{folder:?}");
-        }
-    }
 
     #[test]
     fn severities_are_ordered_and_warn_is_an_alias() {

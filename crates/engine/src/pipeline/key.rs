@@ -116,6 +116,10 @@ impl KeyWriter {
             Scope::Session(id) => self.word(b"session").text(id.as_str()),
             Scope::Workspace(folder) => self.word(b"workspace").text(folder),
             Scope::All => self.word(b"all"),
+            Scope::Part(part) => {
+                self.word(b"part").scope(part.whole());
+                part.bounds().fold(self, |key, territory| key.text(&territory.folder))
+            }
         }
     }
 

@@ -138,7 +138,16 @@ impl Templates {
     /// Errors: bad syntax, something forbidden in templates, an unknown filter or variable; nothing
     /// is stored then.
     pub fn add(&mut self, name: &str, source: &str) -> Result<(), TemplateError> {
-        self.by_name.insert(name.to_owned(), Template::compile(View::Batch, source, &self.libraries)?);
+        let template = Template::compile(View::Batch, source, &self.libraries)?;
+        self.by_name.insert(name.to_owned(), template);
+        Ok(())
+    }
+
+    /// Like [`Self::add`], of a template that can take macros from other `libraries`.
+    ///
+    /// Errors: as for [`Self::add`].
+    pub fn add_with(&mut self, name: &str, source: &str, libraries: &Libraries) -> Result<(), TemplateError> {
+        self.by_name.insert(name.to_owned(), Template::compile(View::Batch, source, libraries)?);
         Ok(())
     }
 

@@ -9,7 +9,7 @@ use journal::time::{Timestamp, hours::Hours, zone::Zone};
 use strum::{IntoStaticStr, VariantArray};
 
 use crate::{
-    event::{Event, FieldPath, Pattern, Scope, Severity},
+    event::{Event, FieldPath, Pattern, Scope, Severity, Territory},
     hold::{Delay, Wait},
     ledger::FilteredBy,
     notification::{
@@ -82,6 +82,10 @@ pub struct Subscriber {
     /// Those of later files with the same id, of a core one that they do not replace wholly: this one
     /// takes the events that none of them takes. Empty for the one of the latest file.
     pub later: Vec<Arc<Subscriber>>,
+    /// The sessions for which it is there, if it is a folder's own; `None` for all sessions.
+    pub territory: Option<Arc<Territory>>,
+    /// Those of folders with the same id, each of which replaces this one in its territory.
+    pub in_folders: Vec<Arc<Subscriber>>,
 }
 
 impl Subscriber {
@@ -381,7 +385,9 @@ impl OutputRule {
     /// The activation that it requests for a notification of `scope`.
     pub fn activation_in(&self, scope: &Scope) -> Activation {
         match (self.activation, self.active_for, scope) {
-            (Activation::Active, ActiveFor::Session, Scope::Workspace(_) | Scope::All) => Activation::Passive,
+            (Activation::Active, ActiveFor::Session, Scope::Workspace(_) | Scope::All | Scope::Part(_)) => {
+                Activation::Passive
+            }
             (own, _, _) => own,
         }
     }

@@ -286,7 +286,9 @@ impl Silences {
     fn matches(&self, silence: &Silence, rule: &Subscriber, event: &Arc<Event>, is_critical: bool) -> bool {
         let matchers = &silence.matchers;
         let is_core = rule.activity == Activity::Core;
-        let is_named = matchers.subscriber.as_ref().is_some_and(|id| *id == rule.id);
+        // Who silences a subscriber need not know the folders in which it has another text.
+        let is_its = |id: &SubscriberId| rule.territory.is_some() && id.as_str() == rule.id.in_file();
+        let is_named = matchers.subscriber.as_ref().is_some_and(|id| *id == rule.id || is_its(id));
         let is_for_all = matchers.subscriber.as_ref().is_none_or(|id| id.as_str() == ALL_SUBSCRIBERS);
         if !is_named && (is_core || !is_for_all) || is_critical && (is_core || !matchers.critical) {
             return false;

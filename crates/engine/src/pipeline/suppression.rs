@@ -13,7 +13,7 @@ use super::{
     row::{self, Row},
     rule::{Weight, is_alone},
     silence::Matchers,
-    timing,
+    territory, timing,
 };
 use crate::{
     event::{Event, Scope, Seq},
@@ -116,7 +116,8 @@ impl Pipeline {
         if !self.is_condition(row.seq, &row.event) {
             return self.end(row.seq, row::reason(&hold));
         }
-        let (rule, scope) = (Arc::clone(&self.rule), row.event.scope());
+        let rule = Arc::clone(&self.rule);
+        let scope = territory::scope_for(&rule, &row.event);
         let group = row::group(&mut self.key, &rule, &row.event, Some(&hold));
         let row = Row { suppressed: Some(hold), ..row };
         let (full, over) = self.batcher.push(timing(&rule, resources.zone), &scope, group, row, now);

@@ -70,6 +70,8 @@ pub(in crate::pipeline) fn rule() -> Subscriber {
         },
         wake: Arc::default(),
         later: Vec::new(),
+        territory: None,
+        in_folders: Vec::new(),
     }
 }
 
@@ -102,7 +104,7 @@ pub(in crate::pipeline) fn set_scope(event: &mut Event, scope: &Scope) {
     match scope {
         Scope::Session(id) => event.session = Some(id.clone()),
         Scope::Workspace(folder) => event.workspace = Some(Arc::clone(folder)),
-        Scope::All => {}
+        Scope::All | Scope::Part(_) => {}
     }
 }
 
