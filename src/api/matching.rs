@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use axum::{Json, body::Body, extract::State};
 use engine::{
-    Explanation, Verdict,
+    Explanation, Taker, Verdict,
     draft::{Defaults, Draft},
-    event::{Event, catalogue},
+    event::{Event, SessionId, catalogue},
     nearest::nearest,
 };
 
@@ -62,8 +62,8 @@ pub(crate) async fn explained(app: &App, event: Arc<Event>) -> Result<(Explanati
 fn view(explanation: &Explanation, event: &Event, known: &[String]) -> MatchView {
     let Explanation { subscribers, sessions } = explanation;
     let meant = || nearest_type(event, known);
-    let shown = subscribers.iter().map(|(id, verdict)| TakerView {
-        subscriber: id.to_string(),
+    let shown = subscribers.iter().map(|Taker { subscriber, verdict, sessions }| TakerView {
+        subscriber: subscriber.to_string(),
         verdict: match verdict {
             Verdict::Takes => "takes",
             Verdict::Resolves => "resolves",
@@ -80,13 +80,20 @@ fn view(explanation: &Explanation, event: &Event, known: &[String]) -> MatchView
             Verdict::Silenced(silence) => Some(silence.to_string()),
             Verdict::Takes | Verdict::Resolves | Verdict::Filtered(_) | Verdict::Off => None,
         },
+        sessions: sessions.as_deref().map(names),
     });
+
     MatchView {
         subscribers: shown.collect(),
-        sessions: sessions.iter().take(SESSIONS_SHOWN_MAX).map(ToString::to_string).collect(),
+        sessions: names(sessions),
         session_count: sessions.len(),
         nearest: subscribers.is_empty().then(meant).flatten().map(str::to_owned),
     }
+}
+
+/// The first sessions, as they are shown.
+fn names(sessions: &[SessionId]) -> Vec<String> {
+    sessions.iter().take(SESSIONS_SHOWN_MAX).map(ToString::to_string).collect()
 }
 
 /// The type that an event without subscribers probably means: one of the catalogue, or one that a

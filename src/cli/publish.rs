@@ -420,6 +420,11 @@ mod tests {
                 "a takes it for sessions s1, s2 and 1 more\nb filters it by `where`\nc is off\nd withdraws what it resolves\n",
             ),
             (
+                r#""subscribers":[{"subscriber":"a","verdict":"takes","sessions":["s1"]},
+                    {"subscriber":"b","verdict":"takes","sessions":[]}],"sessions":["s1","s2"],"session_count":2"#,
+                "a takes it for session s1\nb takes it for no open session\n",
+            ),
+            (
                 r#""subscribers":[{"subscriber":"a","verdict":"takes"}],"sessions":[],"session_count":0"#,
                 "a takes it for the next session in, below or above /w\n",
             ),

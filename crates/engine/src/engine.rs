@@ -24,7 +24,7 @@ pub use self::{
     parts::Engine,
     state::Saved,
     suppression::SILENCE_ENDED,
-    views::{Explanation, Verdict},
+    views::{Explanation, Taker, Verdict},
 };
 use journal::time::{Timestamp, zone::Zone};
 

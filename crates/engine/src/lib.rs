@@ -81,5 +81,5 @@ pub mod rules;
 
 pub use self::engine::{
     Echoes, Engine, Explanation, Input, Output, Pending, RequestId, SILENCE_ENDED, SUBSCRIBER_FAILED, Saved,
-    SessionChange, Verdict, WakeReason, io,
+    SessionChange, Taker, Verdict, WakeReason, io,
 };

@@ -508,6 +508,9 @@ pub struct TakerView {
     /// The silence that suppresses the event.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub silence: Option<String>,
+    /// The open sessions for which it holds, the first 20, if others are in the event's scope too.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sessions: Option<Vec<String>>,
 }
 
 /// The permitted senders of webhooks.

@@ -87,7 +87,10 @@ impl Matched {
         let reached = self.reached(event);
         let line = |taker: &TakerView| {
             let what = match (taker.verdict.as_str(), &taker.filtered_by) {
-                ("takes", _) => format!("takes it {reached}"),
+                ("takes", _) => match &taker.sessions {
+                    Some(own) => format!("takes it for {}", named(own, own.len())),
+                    None => format!("takes it {reached}"),
+                },
                 ("resolves", _) => "withdraws what it resolves".to_owned(),
                 ("filtered", Some(key)) => format!("filters it by `{}`", one_line(key)),
                 ("silenced", _) => {
@@ -109,14 +112,19 @@ impl Matched {
             ([], Some(session), _) => format!("for session {session}, which is not open yet"),
             ([], None, Some(folder)) => format!("for the next session in, below or above {folder}"),
             ([], None, None) => "for the next session".to_owned(),
-            ([only], _, _) => format!("for session {}", one_line(only)),
-            (shown, _, _) => {
-                let names = shown.iter().map(|name| one_line(name)).collect::<Vec<_>>().join(", ");
-                let more = session_count.saturating_sub(shown.len());
-                let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-                format!("for sessions {names}{more}")
-            }
+            (shown, _, _) => format!("for {}", named(shown, *session_count)),
         }
+    }
+}
+
+/// The names of the first of `count` sessions.
+fn named(shown: &[String], count: usize) -> String {
+    let names = shown.iter().map(|name| one_line(name)).collect::<Vec<_>>().join(", ");
+    match (shown.len(), count.saturating_sub(shown.len())) {
+        (0, _) => "no open session".to_owned(),
+        (1, 0) => format!("session {names}"),
+        (_, 0) => format!("sessions {names}"),
+        (_, more) => format!("sessions {names} and {more} more"),
     }
 }
 

@@ -112,9 +112,20 @@ impl Engine {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Explanation {
     /// The subscribers that take its type, or whose conditions it resolves, by id.
-    pub subscribers: Vec<(SubscriberId, Verdict)>,
+    pub subscribers: Vec<Taker>,
     /// The open sessions in its scope, by id.
     pub sessions: Vec<SessionId>,
+}
+
+/// A subscriber that selects an event's type.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Taker {
+    /// Its id.
+    pub subscriber: SubscriberId,
+    /// How it handles the event.
+    pub verdict: Verdict,
+    /// The open sessions for which it holds; `None` for all of them.
+    pub sessions: Option<Vec<SessionId>>,
 }
 
 /// How a subscriber that selects an event's type handles it.
@@ -167,8 +178,13 @@ impl Engine {
             Scope::Session(name) => Scope::Session(self.sessions.by_full_name(&name).unwrap_or(name)),
             scope @ (Scope::Workspace(_) | Scope::All | Scope::Part(_)) => scope,
         };
+        let taker = |rule: &Arc<Subscriber>| {
+            let own = territory::scope_for(rule, event);
+            let sessions = matches!(own, Scope::Part(_)).then(|| self.sessions.all_concerned(&own));
+            Some(Taker { subscriber: rule.id.clone(), verdict: verdict(rule)?, sessions })
+        };
         Explanation {
-            subscribers: rules.filter_map(|rule| Some((rule.id.clone(), verdict(rule)?))).collect(),
+            subscribers: rules.filter_map(taker).collect(),
             sessions: self.sessions.all_concerned(&scope),
         }
     }
