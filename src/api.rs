@@ -49,6 +49,7 @@ mod sources;
 mod statusline;
 mod stream;
 mod transcripts;
+mod trust;
 mod wake_routes;
 mod watches;
 mod webhooks;
@@ -77,6 +78,7 @@ pub use registry::Registry;
 pub use room::Rooms;
 pub use tokens::{Tokens, TokensError};
 pub use transcripts::{TRANSCRIPTS_MAX, look_for_injections};
+pub use trust::question_about;
 
 /// Binds the Unix socket, which only this user can access; a missing folder is created likewise.
 ///

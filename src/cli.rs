@@ -37,6 +37,7 @@ mod subscribers;
 mod table;
 mod terminal;
 mod test;
+mod trust;
 mod up;
 mod watch;
 mod why;
@@ -168,6 +169,10 @@ enum Command {
     Test(test::Args),
     /// Show what a subscriber makes of events, before it is live
     Preview(preview::Args),
+    /// Trust the files of a workspace, which then hold for its agents
+    ///
+    /// Shows what they do, and asks.
+    Trust(trust::Args),
     /// List the subscribers, or the keys in force of one
     ///
     /// Each key with the file that it came from.
@@ -336,6 +341,7 @@ fn dispatch(command: Option<Command>, mut context: Context<'_>) -> Result<ExitCo
         Command::Token(args) => access::token(&args, &mut context)?,
         Command::Test(args) => test::run(&args, &mut context)?,
         Command::Preview(args) => preview::run(&args, &mut context)?,
+        Command::Trust(args) => trust::run(&args, &mut context)?,
         Command::Check(args) => check::run(&args, &mut context)?,
         Command::Subscribers(args) => subscribers::run(&args, &mut context)?,
         Command::Edit(args) => subscribers::edit(&args, &mut context)?,

@@ -28,6 +28,7 @@ pub mod snapshots;
 mod supervisor;
 pub(crate) mod tasks;
 pub mod version;
+pub mod workspace;
 
 use std::{
     collections::VecDeque,
@@ -60,12 +61,13 @@ use self::{
     fold::Fold,
     projector::{Feed, Projector, ReplaySource},
     recovery::Recovered,
-    reload::{InForce, Reloader},
+    reload::{AtStart, InForce, Reloader},
     replay::RecoveryError,
     rules::{RulesError, RulesStore},
     skipped::Skipped,
     snapshots::writer::{self, Order, Schedule},
     supervisor::{Asked, GRACE, INTAKE_GRACE, Phase, Signals, Supervisor, TaskKind, Watchdog},
+    workspace::Looked,
 };
 use journal::{Journal, Opened, Pace, Poisoned, meter::Meters, time::Timestamp};
 
@@ -156,14 +158,15 @@ pub async fn run(options: ServeOptions, passed: Passed, on_ready: impl FnOnce())
     make_private(&options.state)
         .map_err(|source| DaemonError::State { path: options.state.clone(), source })?;
     let _lock = lock::StateLock::take(&options.state)?;
-    let (mut recovered, usable, kept) = recover(&options)?;
+    let (mut recovered, (usable, trusted), kept) = recover(&options)?;
     let in_force = Arc::clone(&recovered.fold.engine.rules().hash);
     let in_force = reload::adopt(&Publisher::new(recovered.journal.clone()), kept, &in_force).await?;
     let unpublished = recovered.outbox.drain(..).map(Outgoing::Event);
     let has_errors = usable.report.error_count() > 0;
     let failed = has_errors.then(|| Outgoing::Event(reload::failed(&usable.report, recovered.clock.now())));
     let outbox = unpublished.chain(failed).collect();
-    let mut daemon = Daemon::start(options, passed, recovered, &usable, in_force, outbox).await?;
+    let read = (&usable, &*trusted);
+    let mut daemon = Daemon::start(options, passed, recovered, read, in_force, outbox).await?;
     // Nothing needs the texts of the files and their tests any more.
     drop(usable);
     daemon.log_ready();
@@ -176,9 +179,9 @@ pub async fn run(options: ServeOptions, passed: Passed, on_ready: impl FnOnce())
 
 /// Brings the state to the journal's head, with the configuration and the hash under which its
 /// files are stored, or why they are not.
-fn recover(options: &ServeOptions) -> Result<(Recovered, Usable, Result<String, RulesError>), DaemonError> {
+fn recover(options: &ServeOptions) -> Result<(Recovered, AtStart, Result<String, RulesError>), DaemonError> {
     let rules = RulesStore::new(&options.state);
-    let usable = reload::read_at_start(&options.config, &rules);
+    let (usable, trusted) = reload::read_at_start(&options.config, &rules);
     reload::log_start(&usable);
     let compiled = &usable.compiled;
     let (rules, kept) = reload::keep(rules, &usable.sources);
@@ -188,7 +191,7 @@ fn recover(options: &ServeOptions) -> Result<(Recovered, Usable, Result<String, 
     }
     let journal = &compiled.daemon.journal;
     let recovered = recovery::recover(&options.state, journal, &rules, &options.replaying)?;
-    Ok((recovered, usable, kept))
+    Ok((recovered, (usable, trusted), kept))
 }
 
 /// Does what a start does up to the journal's head, with limits for this process.
@@ -216,7 +219,7 @@ pub fn convict(state: &Path, run: impl FnMut() -> io::Result<ExitStatus>) -> Opt
 /// The token file for TCP: the one in the configuration of `config`, else the one in the state
 /// folder.
 pub fn token_file(config: &Path, state: &Path) -> PathBuf {
-    let compiled = reload::read_at_start(config, &RulesStore::new(state)).compiled;
+    let compiled = reload::read_at_start(config, &RulesStore::new(state)).0.compiled;
     compiled.daemon.http.and_then(|http| http.token_file).unwrap_or_else(|| state.join(TOKEN_FILE))
 }
 
@@ -236,7 +239,7 @@ pub fn rebuild(state: &Path, config: &Path) -> Result<Rebuilt, DaemonError> {
     make_private(state).map_err(|source| DaemonError::State { path: state.to_owned(), source })?;
     let _lock = lock::StateLock::take(state)?;
     let rules = RulesStore::new(state);
-    let compiled = reload::read_at_start(config, &rules).compiled;
+    let compiled = reload::read_at_start(config, &rules).0.compiled;
     let clock = Arc::new(Clock::starting_at(Timestamp::ZERO));
     let snapshots = Arc::new(recovery::open_snapshots(state)?);
     let journal = recovery::closed_journal(state, &compiled.daemon.journal, &clock)?;
@@ -274,7 +277,7 @@ impl Daemon {
         options: ServeOptions,
         passed: Passed,
         recovered: Recovered,
-        usable: &Usable,
+        (usable, trusted): (&Usable, &[Looked]),
         rules_in_force: InForce,
         outbox: VecDeque<Outgoing>,
     ) -> Result<Self, DaemonError> {
@@ -294,7 +297,7 @@ impl Daemon {
             start_history(&options.state, replay_source, projected, history_bytes, &mut fold)?;
         let projector = Some(projector);
         let (reloads, requests) = mpsc::channel(RELOADS_MAX);
-        let (state, config) = watch::channel(Arc::new(reload::state_of_start(usable, clock.now())));
+        let (state, config) = watch::channel(Arc::new(reload::state_of_start(usable, trusted, clock.now())));
         let programs = Arc::new(Programs::find(&options.state).map_err(DaemonError::Programs)?);
         let channels = (ConfigHandle::new(reloads.clone(), config), transcripts, intake);
         let durability = settings.journal.durability;
@@ -335,6 +338,8 @@ impl Daemon {
             at_start: settings.clone(),
             requests,
             state,
+            folders: app.registry.sources().folders.subscribe(),
+            looked_at: Arc::default(),
         };
         tasks.start(TaskKind::Reloads, reloader.run());
         watch_clients(&mut tasks, &app, to_read);

@@ -124,7 +124,9 @@ pub(crate) async fn status_of(app: &App) -> Result<StatusView, ApiError> {
         ..status.journal
     };
     let disk = DiskView { journal: stored.bytes, history_max: app.projection.bytes_max(), ..disk };
-    Ok(StatusView { config: app.config.state().view.clone(), journal, disk, ..status })
+    let config = app.config.state();
+    let workspaces = config.workspaces.to_vec();
+    Ok(StatusView { config: config.view.clone(), workspaces, journal, disk, ..status })
 }
 
 /// The sizes of the parts of the state folder but the journal; `history` is the history's file.

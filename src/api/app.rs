@@ -16,7 +16,10 @@ use crate::{
         error::ApiError,
         registry::Registry,
         room::Rooms,
-        wire::views::{ConfigView, FindingsView, ReloadView},
+        wire::{
+            trust::{TrustRequest, WorkspaceView},
+            views::{ConfigView, FindingsView, ReloadView},
+        },
     },
     config::{daemon::Durability, webhooks::Webhooks},
     daemon::publisher::Publisher,
@@ -125,8 +128,14 @@ impl App {
 /// Most waiting reload requests, each for its own reload; further callers wait for room.
 pub const RELOADS_MAX: usize = 16;
 
-/// A reload request, with the channel for its outcome.
-pub type ReloadRequest = oneshot::Sender<Result<ReloadView, ReloadRefusal>>;
+/// A request to change the rules, with the channel for its outcome.
+#[derive(Debug)]
+pub enum ReloadRequest {
+    /// Read the configuration again.
+    Reload(oneshot::Sender<Result<ReloadView, ReloadRefusal>>),
+    /// Trust the files of a workspace, or end the trust.
+    Trust(TrustRequest, oneshot::Sender<Result<(), ReloadRefusal>>),
+}
 
 /// Why the rules are unchanged.
 #[derive(Debug)]
@@ -138,6 +147,8 @@ pub enum ReloadRefusal {
         /// The findings.
         found: FindingsView,
     },
+    /// What is to be trusted is not there.
+    Trust(String),
     /// The journal did not accept the rules.
     Journal(AppendError),
     /// The rules cannot be compiled or stored.
@@ -155,6 +166,8 @@ pub struct ConfigState {
     pub webhooks: Arc<Webhooks>,
     /// The file of each active setting, by its key, such as `sources.git.enabled`.
     pub origins: Arc<SortedMap<String, Arc<str>>>,
+    /// The workspaces that are trusted, or wait for their user's decision, by folder.
+    pub workspaces: Arc<[WorkspaceView]>,
 }
 
 /// Sends reload requests to the daemon; cheap to clone.
@@ -177,7 +190,16 @@ impl ConfigHandle {
 
     pub(super) async fn reload(&self) -> Result<Result<ReloadView, ReloadRefusal>, ApiError> {
         let (reply, answer) = oneshot::channel();
-        self.requests.send(reply).await.map_err(|_| ApiError::stopping())?;
+        self.request(ReloadRequest::Reload(reply), answer).await
+    }
+
+    pub(super) async fn trust(&self, request: TrustRequest) -> Result<Result<(), ReloadRefusal>, ApiError> {
+        let (reply, answer) = oneshot::channel();
+        self.request(ReloadRequest::Trust(request, reply), answer).await
+    }
+
+    async fn request<T>(&self, request: ReloadRequest, answer: oneshot::Receiver<T>) -> Result<T, ApiError> {
+        self.requests.send(request).await.map_err(|_| ApiError::stopping())?;
         answer.await.map_err(|_| ApiError::stopping())
     }
 }

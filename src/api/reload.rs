@@ -25,12 +25,20 @@ use crate::api::{App, ReloadRefusal, error::ApiError, wire::views::RefusedReload
 pub(crate) async fn reload(State(app): State<App>) -> Result<Response, ApiError> {
     match app.config.reload().await? {
         Ok(reloaded) => Ok(Json(reloaded).into_response()),
-        Err(ReloadRefusal::Files { message, found }) => {
+        Err(refusal) => refused(refusal),
+    }
+}
+
+/// The answer to a request that changes nothing; with findings the one of a reload.
+pub(super) fn refused(refusal: ReloadRefusal) -> Result<Response, ApiError> {
+    match refusal {
+        ReloadRefusal::Files { message, found } => {
             let status = StatusCode::UNPROCESSABLE_ENTITY;
             let error = ApiError::new(status, message).into_body();
             Ok((status, Json(RefusedReloadView { error, found })).into_response())
         }
-        Err(ReloadRefusal::Journal(error)) => Err(error.into()),
-        Err(ReloadRefusal::Failed(why)) => Err(ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, why)),
+        ReloadRefusal::Trust(why) => Err(ApiError::new(StatusCode::CONFLICT, why)),
+        ReloadRefusal::Journal(error) => Err(error.into()),
+        ReloadRefusal::Failed(why) => Err(ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, why)),
     }
 }

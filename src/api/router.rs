@@ -11,8 +11,8 @@ use axum::{
 
 use crate::api::{
     App, admin, clients, error::ApiError, events, exchange, formats, history, hooks, inbox, matching, mcp,
-    metrics, notify, questions, reload, sessions, shell, silences, sources, statusline, stream, watches,
-    webhooks,
+    metrics, notify, questions, reload, sessions, shell, silences, sources, statusline, stream, trust,
+    watches, webhooks,
 };
 
 /// The routes. Access control is added by the servers.
@@ -93,6 +93,8 @@ routes! {
     get "/v1/status" admin::status,
     post "/v1/admin/rebuild" admin::rebuild,
     post "/v1/reload" reload::reload,
+    get "/v1/trust" trust::list,
+    post "/v1/trust" trust::decide,
     get "/healthz" admin::healthz,
     get "/metrics" metrics::metrics,
     get "/v1/openapi.json" document::get,

@@ -333,6 +333,7 @@ mod tests {
             ("POST", "/v1/hooks/claude", Some(Scope::Exchange)),
             ("POST", "/v1/notifications/n1/dismiss", Some(Scope::Admin)),
             ("POST", "/v1/reload", Some(Scope::Admin)),
+            ("POST", "/v1/trust", Some(Scope::Admin)),
             ("POST", "/v1/admin/rebuild", Some(Scope::Admin)),
             ("DELETE", "/v1/events", Some(Scope::Admin)),
         ] {

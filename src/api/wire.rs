@@ -14,6 +14,7 @@ pub mod notify;
 pub mod questions;
 pub mod silences;
 pub mod sources;
+pub mod trust;
 pub mod views;
 pub mod watches;
 

@@ -19,7 +19,7 @@ use crate::{
     api::wire::views::{ConfigView, FindingsView, ReloadView},
     config::{
         compile::{Compiled, compile},
-        layers::{FileKind, LayerKind, Sources},
+        layers::{FileKind, LAYER_NAMES, LayerKind, Sources, WORKSPACE_FOLDER},
         lints::{
             Lint,
             report::{self, Denied},
@@ -27,6 +27,7 @@ use crate::{
         load::{SYSTEM_FOLDER, read_layers_over, with_file},
         report::{Diagnostic, Report},
     },
+    daemon::workspace::{self, WorkspaceFiles},
 };
 
 #[derive(Debug, clap::Args)]
@@ -60,6 +61,7 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
     };
     let sources = read(Sources::shipped(), &targets);
     let report = check(&sources, &denied).with(check_matchers(&targets));
+    let report = targets.iter().filter_map(Target::of_workspace).fold(report, with_workspace);
     let is_of_files = targets.iter().all(|target| target.file().is_some());
     let is_wanted =
         |file: &str| targets.iter().filter_map(Target::file).any(|path| *path == *Path::new(file));
@@ -103,12 +105,24 @@ fn check(sources: &Sources, denied: &Denied) -> Report {
     report::report(sources, &compiled_of(sources), denied)
 }
 
+/// Adds what is an error in the files of a workspace alone.
+fn with_workspace(report: Report, folder: &Path) -> Report {
+    let own = workspace::read(folder).workspace;
+    let lower = read_layers_over(Sources::shipped(), &[(LayerKind::System, SYSTEM_FOLDER.into())]);
+    let found = compiled_of(&lower.with_workspaces([own])).workspaces;
+    let mut more: Vec<Diagnostic> = found.into_iter().flat_map(|own| own.report.into_all()).collect();
+    more.retain(|one| {
+        !report.diagnostics().iter().any(|known| known.place == one.place && known.key == one.key)
+    });
+    report.with(more)
+}
+
 /// Reads the files of problem matchers.
 fn check_matchers(targets: &[Target]) -> Vec<Diagnostic> {
     let unread = targets.iter().flat_map(|target| match target {
         Target::Layer(folder) => matchers::read_folder(&folder.join("matchers")).1,
         Target::Matchers(path) => matchers::read_file(path).err().into_iter().collect(),
-        Target::InLayer { .. } | Target::Lone { .. } => Vec::new(),
+        Target::InLayer { .. } | Target::Lone { .. } | Target::Workspace(_) => Vec::new(),
     });
     unread.map(|unread| unread.diagnostic()).collect()
 }
@@ -117,6 +131,8 @@ fn check_matchers(targets: &[Target]) -> Vec<Diagnostic> {
 pub(super) enum Target {
     /// A layer's folder.
     Layer(PathBuf),
+    /// A folder with the layer of a workspace.
+    Workspace(PathBuf),
     /// A file of the layer in `folder`.
     InLayer { folder: PathBuf, path: PathBuf },
     /// A file of problem matchers.
@@ -128,7 +144,7 @@ pub(super) enum Target {
 impl Target {
     pub(super) fn of(path: &Path) -> Result<Self, CliError> {
         if path.is_dir() {
-            return Ok(Self::Layer(path.to_owned()));
+            return Ok(workspace_of(path).map_or_else(|| Self::Layer(path.to_owned()), Self::Workspace));
         }
         if !path.is_file() {
             return Err(CliError::Usage(format!("{} is neither a folder nor a file", path.display())));
@@ -164,10 +180,31 @@ impl Target {
     /// The file whose findings are shown; `None` for a whole layer.
     pub(super) fn file(&self) -> Option<&PathBuf> {
         match self {
-            Self::Layer(_) => None,
+            Self::Layer(_) | Self::Workspace(_) => None,
             Self::InLayer { path, .. } | Self::Lone { path, .. } | Self::Matchers(path) => Some(path),
         }
     }
+}
+
+impl Target {
+    /// The folder of the workspace that it names.
+    fn of_workspace(&self) -> Option<&Path> {
+        match self {
+            Self::Workspace(folder) => Some(folder),
+            Self::Layer(_) | Self::InLayer { .. } | Self::Lone { .. } | Self::Matchers(_) => None,
+        }
+    }
+}
+
+/// The folder whose layer an argument of `check` or `test` names: `.aside` itself, or a folder that has
+/// one and nothing else of a layer.
+fn workspace_of(named: &Path) -> Option<PathBuf> {
+    let absolute = path::absolute(named).ok()?;
+    if absolute.file_name().is_some_and(|name| name == WORKSPACE_FOLDER) {
+        return absolute.parent().map(Path::to_owned);
+    }
+    let is_other_layer = LAYER_NAMES.iter().any(|name| named.join(name).exists());
+    (!is_other_layer && named.join(WORKSPACE_FOLDER).is_dir()).then(|| named.to_owned())
 }
 
 /// Reads the system's layer and the layers and files in the arguments over `shipped`.
@@ -181,11 +218,16 @@ pub(super) fn read(shipped: Sources, targets: &[Target]) -> Sources {
                     layers.push(layer);
                 }
             }
-            Target::Lone { .. } | Target::Matchers(_) => {}
+            Target::Lone { .. } | Target::Matchers(_) | Target::Workspace(_) => {}
         }
     }
     targets.iter().fold(read_layers_over(shipped, &layers), |sources, target| match target {
         Target::Lone { path, name } => with_file(sources, path, name),
+        Target::Workspace(folder) => {
+            let WorkspaceFiles { workspace, refused } = workspace::read(folder);
+            let files = workspace.files().iter().cloned().chain(workspace::read_fixtures(folder));
+            sources.with(files, refused)
+        }
         Target::Layer(_) | Target::InLayer { .. } | Target::Matchers(_) => sources,
     })
 }
@@ -200,7 +242,7 @@ pub(super) fn over_layer(layer: &Path, paths: &[&String]) -> Result<Vec<Target>,
     let own = whole(layer);
     let is_own = |target: &Target| match target {
         Target::Layer(folder) | Target::InLayer { folder, .. } => own.is_some() && whole(folder) == own,
-        Target::Lone { .. } | Target::Matchers(_) => false,
+        Target::Lone { .. } | Target::Matchers(_) | Target::Workspace(_) => false,
     };
     let other = if targets.iter().any(is_own) { None } else { Some(Target::Layer(layer.to_owned())) };
     Ok(other.into_iter().chain(targets).collect())
@@ -240,6 +282,7 @@ pub(super) fn is_path(wanted: &str) -> bool {
 fn places(targets: &[Target]) -> String {
     let place = |target: &Target| match target {
         Target::Layer(folder) if !folder.is_dir() => format!("{}, which does not exist", folder.display()),
+        Target::Workspace(folder) => folder.join(WORKSPACE_FOLDER).display().to_string(),
         Target::Layer(path)
         | Target::InLayer { path, .. }
         | Target::Lone { path, .. }

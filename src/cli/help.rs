@@ -105,6 +105,7 @@ const GROUPS: [Group; 5] = [
                     "aside preview subscribers/deploys.toml --hostile",
                 ],
             ),
+            ("trust", &["aside trust", "aside trust --list", "aside trust --revoke"]),
             ("reload", &["aside reload"]),
             ("tail", &["aside tail", "aside tail 'tool.**'"]),
         ],

@@ -42,6 +42,12 @@ pub(super) fn screen(status: &StatusView, context: &Context<'_>) -> Result<Strin
         let line = terminal.wrap(&format!("PROBLEM: {}", one_line(&trouble)), 0, 2);
         text.push_str(&format!("{}\n", terminal.paint(Tone::Bad, &line)));
     }
+    for one in &status.workspaces {
+        if let Some(trouble) = one.trouble() {
+            let line = format!("TRUST: {}: {}", one_line(&trouble), one_line(&one.remedy()));
+            text.push_str(&format!("{}\n", terminal.paint(Tone::Warning, &terminal.wrap(&line, 0, 2))));
+        }
+    }
     let list = Sessions::read(DOING, &context.ask(DOING, "GET", sessions::PATH, None)?)?;
     let names = &list.names;
     let waiting = waiting(names, context) + &collecting(&status.notifications);

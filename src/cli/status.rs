@@ -343,9 +343,7 @@ mod tests {
                 sealed: 1,
                 sealed_bytes: 1_000,
                 unsealed_bytes: 1 << 20,
-                full: None,
-                failed: None,
-                problems: Vec::new(),
+                ..JournalView::default()
             },
             projection: ProjectionView { seq: 96, behind: 0, failed: None },
             disk: DiskView {
@@ -356,6 +354,7 @@ mod tests {
                 rules: 0,
             },
             config: ConfigView { state: ConfigView::IN_FORCE.to_owned(), ..ConfigView::default() },
+            workspaces: Vec::new(),
             rules: RulesView { hash: "b21532ec8694b10c52aa".to_owned(), enabled: 3, disabled: 0 },
             events: EventCounts {
                 published: 53,

@@ -25,6 +25,7 @@ use crate::config::{
     load::{layers_of, read_layers},
     trial,
 };
+use crate::daemon::workspace;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -59,12 +60,18 @@ fn table(all: &[Listed], context: &Context<'_>) -> String {
     for one in all {
         table.row([
             Cell::plain(&one.id),
-            Cell::plain(&layers(one).join(", ")),
+            Cell::plain(&origin(one)),
             Cell::word(one.state.as_str()),
             Cell::dim(&one.description),
         ]);
     }
     table.text(&context.terminal)
+}
+
+/// Its layers, with the folder of a workspace.
+fn origin(one: &Listed) -> String {
+    let folder = one.folder.as_ref().map(|folder| format!(" ({folder})"));
+    layers(one).join(", ") + &folder.unwrap_or_default()
 }
 
 fn layers(one: &Listed) -> Vec<&'static str> {
@@ -77,6 +84,7 @@ fn head(one: &Listed) -> Value {
         "name": one.name,
         "description": one.description,
         "layers": layers(one),
+        "folder": one.folder,
         "state": one.state.as_str(),
     })
 }
@@ -104,7 +112,8 @@ fn page(one: &Listed) -> String {
     // A template of a later layer is none of the subscriber's files.
     files.sort_by_key(|path| (layer(path).is_some(), Reverse(layer(path)), *path));
     files.dedup();
-    let mut text = format!("{}: {}\n", one.id, one.state.as_str());
+    let only = one.folder.as_ref().map(|folder| format!(", for sessions in {folder}")).unwrap_or_default();
+    let mut text = format!("{}: {}{only}\n", one.id, one.state.as_str());
     for file in files {
         let _ = write!(text, "\nfrom {file}\n");
         for key in one.keys.iter().filter(|key| key.place.file == *file) {
@@ -187,7 +196,9 @@ impl Configuration {
     pub(super) fn read(context: &Context<'_>) -> Result<Self, CliError> {
         let paths = context.paths()?;
         let folder = paths.config.clone();
-        let sources = read_layers(&layers_of(&folder));
+        // A list that cannot be read is shown by the daemon, which uses it.
+        let trusted = workspace::trust_list(&paths.state).unwrap_or_default();
+        let sources = read_layers(&layers_of(&folder)).with_workspaces(workspace::read_trusted(&trusted).0);
         let compiled = compile(&sources, &[]);
         Ok(Self { folder, sources, compiled })
     }
@@ -233,8 +244,11 @@ impl Configuration {
     }
 }
 
-/// Refuses the rest of an earlier version, which no file can change.
+/// Refuses the rest of an earlier version, which no file can change, and what a workspace has.
 fn refuse_remainder(one: &Listed) -> Result<(), CliError> {
+    if let (Some(_), Some(file)) = (&one.folder, one.files.last()) {
+        return Err(CliError::Usage(format!("`{}` is in {}; edit that file", one.id, file.path)));
+    }
     if one.state != ListedState::Remainder {
         return Ok(());
     }

@@ -30,7 +30,7 @@ use super::{
     error::{DownError, READY_TIMEOUT, STOP_SECONDS, UpError},
 };
 use crate::{
-    api::wire::views::ConfigView,
+    api::wire::{trust::WorkspaceView, views::ConfigView},
     daemon::{
         JOURNAL_FOLDER, LOCK_FILE,
         version::{BUILD, VERSION},
@@ -279,6 +279,8 @@ pub(super) struct Running {
     pub(super) journal: RunningJournal,
     #[serde(default)]
     pub(super) config: ConfigView,
+    #[serde(default)]
+    pub(super) workspaces: Vec<WorkspaceView>,
 }
 
 impl Running {

@@ -127,11 +127,7 @@ pub fn compile(sources: &Sources, known_types: &[&str]) -> Compiled {
         rules: CompiledRules {
             hash: sources.hash().into(),
             subscribers,
-            folders: workspaces
-                .iter()
-                .filter(|own| own.is_in_force())
-                .map(|own| Arc::clone(&own.folder))
-                .collect(),
+            folders: in_force(&workspaces),
             templates: Arc::new(templates),
             injection: settings.injection,
             sessions: settings.sessions,
@@ -242,6 +238,11 @@ fn own_libraries(sources: &Sources, own: &Workspace) -> (Libraries, Vec<Diagnost
     let libraries = read_libraries(all, &mut found);
     found.retain(|one| own.files().iter().any(|file| file.path == one.place.file));
     (libraries, found)
+}
+
+/// The folders of the workspaces whose files are in force.
+fn in_force(workspaces: &[CompiledWorkspace]) -> Vec<Arc<str>> {
+    workspaces.iter().filter(|own| own.is_in_force()).map(|own| Arc::clone(&own.folder)).collect()
 }
 
 /// Adds the templates of a workspace under the paths of their files, which nothing else is called.

@@ -111,6 +111,14 @@ pub struct SourceFile {
     pub text: Text,
 }
 
+impl SourceFile {
+    /// The file `name` in the layer of the workspace `folder`.
+    pub fn of_workspace(folder: &str, name: Arc<str>, text: Text) -> Self {
+        let path = format!("{}/{WORKSPACE_FOLDER}/{name}", folder.trim_end_matches('/')).into();
+        Self { layer: LayerKind::Workspace, name, path, text }
+    }
+}
+
 /// A file or folder that is left out of the rules.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unreadable {
@@ -149,6 +157,10 @@ pub struct Sources {
     workspaces: Vec<Workspace>,
 }
 
+/// The names at the top of a layer's folder.
+pub const LAYER_NAMES: [&str; 6] =
+    ["aside.toml", "events.toml", "webhooks.toml", "subscribers", "templates", "fixtures"];
+
 /// The name of the folder with the layer of a workspace.
 pub const WORKSPACE_FOLDER: &str = ".aside";
 
@@ -163,12 +175,7 @@ pub struct Workspace {
 impl Workspace {
     /// The subscribers, templates and libraries among `files`, which are names in the layer and texts.
     pub fn new(folder: &str, files: impl IntoIterator<Item = (Arc<str>, Text)>) -> Self {
-        let file = |(name, text): (Arc<str>, Text)| SourceFile {
-            layer: LayerKind::Workspace,
-            path: format!("{}/{WORKSPACE_FOLDER}/{name}", folder.trim_end_matches('/')).into(),
-            name,
-            text,
-        };
+        let file = |(name, text)| SourceFile::of_workspace(folder, name, text);
         let mut files: Vec<_> = files.into_iter().map(file).collect();
         files.retain(|file| {
             matches!(

@@ -3,7 +3,8 @@
 //! A missing folder is an empty layer. An unreadable file is data too: it is reported with
 //! everything else, and the other files stay usable. Files are read whole, up to
 //! [`FILE_BYTES_MAX`]. Links to files are followed; one without a target is an unreadable file, not
-//! a missing one. Links to folders inside a layer are not followed, because they can form a circle.
+//! a missing one. Links to folders inside a layer are not followed, because they can form a circle. The
+//! layer of a workspace is read by `daemon/workspace.rs`, since others may have written it.
 
 use std::{
     fs,
@@ -14,7 +15,7 @@ use std::{
 
 use engine::nearest::nearest;
 
-use crate::config::layers::{FileKind, LayerKind, SourceFile, Sources, Unreadable};
+use crate::config::layers::{FileKind, LAYER_NAMES, LayerKind, SourceFile, Sources, Unreadable};
 
 /// Largest file of a layer in bytes; far larger than any template that can render within its
 /// budget.
@@ -22,8 +23,6 @@ pub const FILE_BYTES_MAX: u64 = 256 * 1024;
 /// Suffixes of other files that may be in a layer's folder: copies of editors, and notes for
 /// people.
 const IS_NO_SLIP: [&str; 5] = ["~", ".bak", ".orig", ".md", ".txt"];
-/// The names at the top of a layer's folder.
-const TOP: [&str; 6] = ["aside.toml", "events.toml", "webhooks.toml", "subscribers", "templates", "fixtures"];
 /// The layer that an administrator keeps for every user of the machine.
 pub const SYSTEM_FOLDER: &str = "/etc/aside";
 
@@ -92,9 +91,9 @@ impl LayerFiles {
     fn look_for_slips(&mut self, folder: &Path) {
         for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
             let name = entry.file_name();
-            let Some(name) = name.to_str().filter(|name| !TOP.contains(name)) else { continue };
+            let Some(name) = name.to_str().filter(|name| !LAYER_NAMES.contains(name)) else { continue };
             let is_copy = IS_NO_SLIP.iter().any(|suffix| name.ends_with(suffix));
-            if let Some(meant) = nearest(name, TOP).filter(|_| !is_copy) {
+            if let Some(meant) = nearest(name, LAYER_NAMES).filter(|_| !is_copy) {
                 self.ignore(&entry.path(), name, format!("did you mean `{meant}`?"));
             }
         }
@@ -192,7 +191,8 @@ fn read_bytes(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-fn not_utf8(error: &FromUtf8Error) -> String {
+/// Why a file that is not UTF-8 cannot be read, with the place of the first byte that is not.
+pub(crate) fn not_utf8(error: &FromUtf8Error) -> String {
     let (before, rest) = error.as_bytes().split_at(error.utf8_error().valid_up_to());
     let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
     let byte = rest.first().copied().unwrap_or_default();
@@ -276,7 +276,7 @@ mod tests {
     #[test]
     fn dangling_link_is_an_unreadable_file() {
         let folder = tempfile::tempdir().expect("a folder");
-        for name in TOP {
+        for name in LAYER_NAMES {
             std::os::unix::fs::symlink("not/mounted", folder.path().join(name)).expect("a link");
         }
         let sources = read_layers(&[(LayerKind::User, folder.path().to_owned())]);

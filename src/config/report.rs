@@ -204,6 +204,12 @@ impl fmt::Display for Place {
 
 impl Diagnostic {
     /// A finding that makes `key` unusable.
+    /// The finding as one line.
+    pub(crate) fn line(&self) -> String {
+        let meant = self.nearest.as_ref().map(|nearest| format!("; did you mean `{nearest}`?"));
+        format!("{}: {}{}", self.place, self.message, meant.unwrap_or_default())
+    }
+
     pub(crate) fn error(place: Place, key: impl Into<String>, message: impl Into<String>) -> Self {
         Self {
             level: Level::Error,
@@ -344,6 +350,11 @@ impl Report {
     }
 
     /// The number of errors, including those that are not shown.
+    pub(crate) fn first_error(&self) -> Option<&Diagnostic> {
+        self.diagnostics.iter().find(|one| one.level == Level::Error)
+    }
+
+    /// How many errors there are.
     pub fn error_count(&self) -> usize {
         self.diagnostics.iter().filter(|diagnostic| diagnostic.level == Level::Error).count()
     }

@@ -177,8 +177,7 @@ fn read(documents: &[Rc<Document<'_>>], context: &Context<'_>) -> SubscriberFile
     places.chosen = places.chosen.or_else(|| place.clone());
     let filter_places = filter_places(&events);
     let sections = vec![subscriber, events, batching, threshold, limits, output];
-    let mut found = finish_all(all(), &SECTIONS, sections);
-    found.extend(wrong_tests);
+    let found = finish_all(all(), &SECTIONS, sections).into_iter().chain(wrong_tests).collect::<Vec<_>>();
     let has_errors = found.iter().any(|diagnostic| diagnostic.level == Level::Error);
     let has_template =
         output_rule.layout.template().is_none_or(|name| context.templates.compiled.contains(name));

@@ -5,12 +5,15 @@
 //! left out; both are reported. Files are read and compiled on a separate thread, and the event
 //! loop gets compiled rules, so that no exchange waits for a reload.
 
+mod trust;
+
 #[cfg(test)]
 mod tests;
 
 use std::{
     convert::Infallible,
     error::Error,
+    io,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -41,7 +44,7 @@ use crate::{
         ConfigState, ReloadRefusal, ReloadRequest,
         wire::views::{ConfigView, FindingsView, ReloadView},
     },
-    capability::outside::Generation,
+    capability::{outside::Generation, source::inputs::OpenFolders},
     config::{
         compile::{Compiled, compile},
         daemon::DaemonConfig,
@@ -52,7 +55,12 @@ use crate::{
         report::{Diagnostic, Level, Report},
         trial,
     },
-    daemon::{causes::with_causes, publisher::Publisher, tasks::run_blocking},
+    daemon::{
+        causes::with_causes,
+        publisher::Publisher,
+        tasks::run_blocking,
+        workspace::{self, Looked},
+    },
 };
 
 /// Most problems that are shown until the next reading.
@@ -80,19 +88,30 @@ pub enum ReloadError {
     /// The rules of the configuration cannot be stored, and there are none of an earlier time.
     #[error("store the rules of the configuration, without which there are none")]
     None(#[source] RulesError),
+    /// The list of what is trusted cannot be read or written.
+    #[error("keep the list of what is trusted")]
+    Trust(#[source] io::Error),
+    /// What is to be trusted is not there; the message says why.
+    #[error("{0}")]
+    Untrusted(String),
     /// The journal accepts no more records.
     #[error("write the journal")]
     Append(#[from] AppendError),
 }
 
+/// What a start uses, and the trusted workspaces.
+pub(super) type AtStart = (Usable, Vec<Looked>);
+
 /// Reads every layer. The user's folder counts as missing if it does not exist and files of it are
 /// among the `used` ones.
-fn read(user_folder: &Path, used: Option<&Sources>) -> Sources {
+fn read(user_folder: &Path, used: Option<&Sources>, state: &Path) -> (Sources, Vec<Looked>) {
     let sources = read_layers(&layers_of(user_folder));
-    match used {
+    let sources = match used {
         Some(used) => with_missing(sources, user_folder, used),
         None => sources,
-    }
+    };
+    let (workspaces, looked) = workspace::read_trusted(&workspace::usable_trust_list(state));
+    (sources.with_workspaces(workspaces), looked)
 }
 
 fn known_types() -> Vec<&'static str> {
@@ -101,9 +120,9 @@ fn known_types() -> Vec<&'static str> {
 
 /// Reads and compiles the files for a start: uses the last valid texts of files with errors, and
 /// turns retention off if no valid settings are known.
-pub(super) fn read_at_start(user_folder: &Path, store: &RulesStore) -> Usable {
+pub(super) fn read_at_start(user_folder: &Path, store: &RulesStore) -> AtStart {
     let last_good = store.last_good();
-    let sources = read(user_folder, last_good.as_ref());
+    let (sources, trusted) = read(user_folder, last_good.as_ref(), store.state());
     // A test checks the types of what ships, and to read the catalogue takes a tenth of a start.
     let is_own = |file: &SourceFile| file.layer != LayerKind::Shipped;
     let has_own = sources.of_kind(FileKind::Subscriber).any(is_own);
@@ -113,7 +132,7 @@ pub(super) fn read_at_start(user_folder: &Path, store: &RulesStore) -> Usable {
         let journal = &mut usable.compiled.daemon.journal;
         (journal.retain_age, journal.retain_bytes) = (None, None);
     }
-    usable
+    (usable, trusted)
 }
 
 /// Logs the problems of the files that a start read, and the replacements.
@@ -197,14 +216,18 @@ async fn append(publisher: &Publisher, hash: &str) -> Result<Appended, AppendErr
 }
 
 /// The state of the files after the start has read them.
-pub(super) fn state_of_start(usable: &Usable, now: Timestamp) -> ConfigState {
+pub(super) fn state_of_start(usable: &Usable, trusted: &[Looked], now: Timestamp) -> ConfigState {
     let has_errors = usable.report.error_count() > 0;
     let state = if has_errors { ConfigView::PARTLY } else { ConfigView::IN_FORCE };
     let mut view = view(state, &usable.report, now);
     let replaced = usable.replaced.iter().take(PROBLEMS_MAX);
     view.problems.extend(replaced.map(|file| format!("{file}: {LAST_GOOD}")));
     view.problems.extend((!usable.has_all_settings).then(|| NOTHING_DELETED.to_owned()));
-    ConfigState { view, ..known_of(&usable.compiled) }
+    ConfigState {
+        view,
+        workspaces: workspace::views(trusted, &usable.compiled.workspaces).into(),
+        ..known_of(&usable.compiled)
+    }
 }
 
 /// The settings kept for queries.
@@ -214,6 +237,7 @@ fn known_of(compiled: &Compiled) -> ConfigState {
         severities: Arc::new(OwnSeverities::new(&compiled.events)),
         webhooks: Arc::new(compiled.webhooks.clone()),
         origins: Arc::new(compiled.origins.clone()),
+        workspaces: Arc::default(),
     }
 }
 
@@ -224,14 +248,8 @@ fn view(state: &'static str, report: &Report, now: Timestamp) -> ConfigView {
         read_at: now.to_string(),
         errors: report.error_count(),
         warnings: report.warning_count(),
-        problems: errors.take(PROBLEMS_MAX).map(line).collect(),
+        problems: errors.take(PROBLEMS_MAX).map(Diagnostic::line).collect(),
     }
-}
-
-/// Formats a finding as one line.
-fn line(found: &Diagnostic) -> String {
-    let meant = found.nearest.as_ref().map(|nearest| format!("; did you mean `{nearest}`?"));
-    format!("{}: {}{}", found.place, found.message, meant.unwrap_or_default())
 }
 
 /// Reads the configuration again on request, one reload at a time.
@@ -248,6 +266,10 @@ pub(super) struct Reloader {
     pub(super) at_start: DaemonConfig,
     pub(super) requests: mpsc::Receiver<ReloadRequest>,
     pub(super) state: watch::Sender<Arc<ConfigState>>,
+    /// The folders of open sessions.
+    pub(super) folders: watch::Receiver<OpenFolders>,
+    /// Those whose workspaces were looked at.
+    pub(super) looked_at: OpenFolders,
 }
 
 impl Reloader {
@@ -256,17 +278,31 @@ impl Reloader {
     #[expect(clippy::disallowed_methods, reason = "nothing is decided by when a full disk is tried again")]
     pub(super) async fn run(mut self) -> Result<(), Infallible> {
         self.collect().await;
+        self.ask_about_workspaces().await;
         loop {
             tokio::select! {
                 asked = self.requests.recv() => {
-                    let Some(reply) = asked else { return Ok(()) };
-                    let outcome = self.reload().await;
-                    self.show(&outcome);
-                    self.publish(&outcome).await;
-                    // A signal waits for no answer, and a requester may be gone. Both find the
-                    // outcome in the log.
-                    reply.send(outcome.map_err(refusal)).ok();
+                    match asked {
+                        None => return Ok(()),
+                        // A signal waits for no answer, and a requester may be gone. Both find the
+                        // outcome in the log.
+                        Some(ReloadRequest::Reload(reply)) => {
+                            let outcome = self.reload().await;
+                            self.show(&outcome);
+                            self.publish(&outcome).await;
+                            reply.send(outcome.map_err(refusal)).ok();
+                        }
+                        Some(ReloadRequest::Trust(request, reply)) => {
+                            let outcome = self.decide(request).await;
+                            reply.send(outcome.map_err(refusal)).ok();
+                        }
+                    }
+                    self.ask_about_workspaces().await;
                     self.collect().await;
+                }
+                Ok(()) = self.folders.changed() => {
+                    self.look_at_workspaces().await;
+                    self.ask_about_workspaces().await;
                 }
                 () = tokio::time::sleep(FULL_RETRY), if self.in_force.waits => {
                     // Any other failure of the journal ends the daemon.
@@ -294,22 +330,46 @@ impl Reloader {
         let in_force = self.in_force.hash.clone();
         let reading = run_blocking(move || {
             let used = store.sources(&in_force).ok();
-            let sources = read(&folder, used.as_ref());
+            let (sources, trusted) = read(&folder, used.as_ref(), store.state());
             let compiled = compile(&sources, &known_types());
             if compiled.report.error_count() > 0 {
                 log_findings(&compiled.report);
                 return Err(ReloadError::Broken(compiled.report));
             }
             store.keep(&sources)?;
-            // What `aside check` refuses is in force all the same.
-            let tried = trial::findings(&sources, &compiled);
+            // What `aside check` refuses is in force all the same. Workspaces are checked by themselves.
+            let (plain, of_plain);
+            let (sources, of_files) = match sources.workspaces().is_empty() {
+                true => (&sources, &compiled),
+                false => {
+                    plain = sources.clone().with_workspaces([]);
+                    of_plain = compile(&plain, &known_types());
+                    (&plain, &of_plain)
+                }
+            };
+            let tried = trial::findings(sources, of_files);
             let failing = tried.iter().filter(|found| found.level == Level::Error).count();
-            let report = reloaded(&sources, &compiled, tried);
+            let report = reloaded(sources, of_files, tried);
             log_findings(&report);
-            Ok((compiled, report, failing))
+            Ok((compiled, trusted, report, failing))
         });
-        let (compiled, report, failing) = reading.await.map_err(ReloadError::Ended)??;
+        let (compiled, trusted, report, failing) = reading.await.map_err(ReloadError::Ended)??;
         let known = known_of(&compiled);
+        let (subscribers, restart_needed) =
+            (compiled.rules.subscribers.len(), compiled.daemon != self.at_start);
+        let views = workspace::views(&trusted, &compiled.workspaces);
+        let changed = self.put_in_force(compiled).await?;
+        self.state.send_modify(|state| {
+            let (view, workspaces) = (state.view.clone(), Arc::clone(&state.workspaces));
+            *state = Arc::new(ConfigState { view, workspaces, ..known });
+        });
+        self.show_workspaces(views);
+        let rules = self.in_force.hash.clone();
+        Ok(ReloadView { changed, rules, subscribers, restart_needed, failing, found: findings(&report) })
+    }
+
+    /// Puts compiled rules, which are stored, in force; returns whether they are others than before.
+    async fn put_in_force(&mut self, compiled: Compiled) -> Result<bool, AppendError> {
         let rules = Arc::new(compiled.rules);
         let changed = *rules.hash != *self.in_force.hash;
         if changed || self.in_force.waits {
@@ -319,17 +379,7 @@ impl Reloader {
             self.note_current().await;
             self.journal.handled(named.last().unwrap_or_default()).await;
         }
-        self.state.send_modify(|state| {
-            *state = Arc::new(ConfigState { view: state.view.clone(), ..known });
-        });
-        Ok(ReloadView {
-            changed,
-            rules: self.in_force.hash.clone(),
-            subscribers: rules.subscribers.len(),
-            restart_needed: compiled.daemon != self.at_start,
-            failing,
-            found: findings(&report),
-        })
+        Ok(changed)
     }
 
     /// Notes for the next start which files were valid; without this note that start uses earlier
@@ -363,6 +413,8 @@ impl Reloader {
                     ReloadError::Ended(_)
                     | ReloadError::Rules(_)
                     | ReloadError::None(_)
+                    | ReloadError::Trust(_)
+                    | ReloadError::Untrusted(_)
                     | ReloadError::Append(_) => ConfigView {
                         state: ConfigView::REFUSED.to_owned(),
                         read_at: now.to_string(),
@@ -388,7 +440,7 @@ impl Reloader {
 /// Requests a reload without waiting for its outcome. A full channel already has enough requests.
 pub(super) fn ask(asking: &mpsc::Sender<ReloadRequest>) {
     let (reply, _) = tokio::sync::oneshot::channel();
-    drop(asking.try_send(reply));
+    drop(asking.try_send(ReloadRequest::Reload(reply)));
 }
 
 fn findings(report: &Report) -> FindingsView {
@@ -410,9 +462,11 @@ fn refusal(error: ReloadError) -> ReloadRefusal {
             ReloadRefusal::Files { message, found: findings(&report) }
         }
         ReloadError::Append(error) => ReloadRefusal::Journal(error),
-        error @ (ReloadError::Ended(_) | ReloadError::Rules(_) | ReloadError::None(_)) => {
-            ReloadRefusal::Failed(with_causes(&error))
-        }
+        ReloadError::Untrusted(why) => ReloadRefusal::Trust(why),
+        error @ (ReloadError::Ended(_)
+        | ReloadError::Rules(_)
+        | ReloadError::None(_)
+        | ReloadError::Trust(_)) => ReloadRefusal::Failed(with_causes(&error)),
     }
 }
 
@@ -428,6 +482,8 @@ fn event(outcome: Result<&ReloadView, &ReloadError>, now: Timestamp) -> Event {
             other @ (ReloadError::Ended(_)
             | ReloadError::Rules(_)
             | ReloadError::None(_)
+            | ReloadError::Trust(_)
+            | ReloadError::Untrusted(_)
             | ReloadError::Append(_)),
         ) => own_event(FAILED, Severity::Warning, json!({ "message": with_causes(other) }), now),
     }
@@ -435,7 +491,7 @@ fn event(outcome: Result<&ReloadView, &ReloadError>, now: Timestamp) -> Event {
 
 /// The event about files with errors; also for files that a start read.
 pub(super) fn failed(report: &Report, now: Timestamp) -> Event {
-    let first = report.diagnostics().first().map(line);
+    let first = report.diagnostics().first().map(Diagnostic::line);
     let payload = json!({ "errors": report.error_count(), "message": first });
     own_event(FAILED, Severity::Warning, payload, now)
 }

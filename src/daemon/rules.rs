@@ -109,6 +109,11 @@ impl RulesStore {
         Self { folder: state.join("rules"), current: None, ready: Arc::default() }
     }
 
+    /// The state folder.
+    pub(super) fn state(&self) -> &Path {
+        self.folder.parent().expect("the store is a folder in it")
+    }
+
     /// Sets the rules that are used when those of an earlier time are lost and no rules are in
     /// force.
     #[must_use]

@@ -65,6 +65,7 @@ mod subscribers;
 mod support;
 mod templates;
 mod tidy;
+mod trust;
 mod up;
 mod upgrade;
 mod wake;

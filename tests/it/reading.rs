@@ -36,7 +36,7 @@ enum Route {
 use Route::{Elsewhere, HasNone, LeavesOut, LeavesOutAndRefuses, Refuses};
 
 /// Every route. A new one fails the test until it has a row here.
-const ROUTES: [(&str, Route); 50] = [
+const ROUTES: [(&str, Route); 52] = [
     ("delete /v1/silences/{id}", Elsewhere),
     ("delete /v1/watches/{id}", Refuses(&[("/v1/watches/{watch}", "")])),
     ("get /healthz", HasNone(Some(""))),
@@ -98,6 +98,7 @@ const ROUTES: [(&str, Route); 50] = [
     ("get /v1/sinks", HasNone(Some(""))),
     ("get /v1/sources", HasNone(Some(""))),
     ("get /v1/status", HasNone(Some(""))),
+    ("get /v1/trust", HasNone(Some(""))),
     (
         "get /v1/watches",
         LeavesOutAndRefuses(&[("/v1/watches", &["secret_note"])], &[("/v1/watches?session=bob", "")]),
@@ -192,6 +193,7 @@ const ROUTES: [(&str, Route); 50] = [
             r#"{"session_id":"bob","context_window":{"used_percentage":99,"context_window_size":200000}}"#,
         )]),
     ),
+    ("post /v1/trust", HasNone(None)),
     (
         "post /v1/watches",
         Refuses(&[

@@ -128,7 +128,7 @@ const OUTSIDE: &[(&str, Where)] = &[
     ("clap_complete", Where::Only(&["cli/generated.rs"])),
     ("clap_mangen", Where::Only(&["cli/generated.rs"])),
     ("jsonc_parser", Where::Only(&["cli/install/"])),
-    ("shlex", Where::Only(&["cli/help.rs", "cli/install/", "sink/"])),
+    ("shlex", Where::Only(&["api/wire/trust.rs", "cli/help.rs", "cli/install/", "sink/"])),
     ("similar", Where::Only(&["cli/install/plan.rs", "probe/files/known.rs"])),
     ("listenfd", Where::Only(&["daemon/listen.rs"])),
     ("sd_notify", Where::Only(&["cli/serve.rs"])),

@@ -404,7 +404,7 @@ impl Pipeline {
         let rule = Arc::clone(&self.rule);
         let opens = self.holds(rule.open_when.as_ref(), FailedPart::OpenWhen, &row.event, now);
         let closes = self.holds(rule.close_when.as_ref(), FailedPart::CloseWhen, &row.event, now);
-        let group = row::group(&mut self.key, &self.rule, &row.event, row.suppressed.as_ref());
+        let group = row::group(&mut self.key, &rule.batching.group_by, &row.event, row.suppressed.as_ref());
         let (seq, mut closed) = (row.seq, Vec::new());
         if opens {
             closed.extend(self.batcher.close_group(&scope, group, now));

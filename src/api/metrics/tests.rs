@@ -49,6 +49,7 @@ fn status(subscribers: usize) -> StatusView {
         projection: ProjectionView { seq: 4, behind: 5, failed: None },
         disk: DiskView { history: 7, history_max: 9, ..DiskView::default() },
         config: ConfigView::default(),
+        workspaces: Vec::new(),
         rules: RulesView { hash: "ab\\c\"\n".to_owned(), enabled: 1, disabled: 0 },
         events: EventCounts { published: 5, ..EventCounts::default() },
         notifications: NotificationCounts {

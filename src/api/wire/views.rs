@@ -11,7 +11,9 @@ use journal::time::short_duration;
 use serde::{Deserialize, Serialize};
 use toon::tokens;
 
-use crate::api::wire::{ErrorBody, harness::HarnessView, history::ProjectionView, is_zero};
+use crate::api::wire::{
+    ErrorBody, harness::HarnessView, history::ProjectionView, is_zero, trust::WorkspaceView,
+};
 
 /// The status of the daemon.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -43,6 +45,9 @@ pub struct StatusView {
     pub rules: RulesView,
     /// The configuration's files, as last read.
     pub config: ConfigView,
+    /// The workspaces that are trusted, or wait for their user's decision.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub workspaces: Vec<WorkspaceView>,
     /// Published events, and their outcome before a notification.
     pub events: EventCounts,
     /// Notifications, and their outcome.

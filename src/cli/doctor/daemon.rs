@@ -12,7 +12,10 @@ use super::Check;
 use crate::{
     api::{
         self,
-        wire::views::{ConfigView, clock_trouble},
+        wire::{
+            trust::WorkspaceView,
+            views::{ConfigView, clock_trouble},
+        },
     },
     cli::{Context, install::quoted, up::running},
     daemon::{
@@ -24,6 +27,7 @@ use crate::{
 /// Name of the check whose failure makes others pointless.
 pub(super) const NAME: &str = "daemon";
 const CONFIG: &str = "config";
+const WORKSPACE: &str = "workspace";
 const CLOCK: &str = "clock";
 
 pub(super) fn checks(context: &Context<'_>) -> Vec<Check> {
@@ -33,6 +37,8 @@ pub(super) fn checks(context: &Context<'_>) -> Vec<Check> {
     let problems = running.as_ref().map(|daemon| daemon.journal.problems.clone()).unwrap_or_default();
     let clock = running.as_ref().and_then(|daemon| clock_trouble(daemon.clock_ahead_ms));
     let config = running.as_ref().map(|daemon| config(&daemon.config)).unwrap_or_default();
+    let workspaces: Vec<_> =
+        running.iter().flat_map(|daemon| daemon.workspaces.iter().map(workspace)).collect();
     match running {
         None => {
             let found = format!("nothing answers at {}", socket.display());
@@ -58,6 +64,7 @@ pub(super) fn checks(context: &Context<'_>) -> Vec<Check> {
         checks.push(Check::warn("journal", problem, "aside journal verify"));
     }
     checks.extend(config);
+    checks.extend(workspaces);
     checks.push(private("socket", socket, "chmod 600"));
     if let Err(error) = api::safe_folder(api::folder_of(socket)) {
         let remedy = "set ASIDE_SOCKET to a path in a folder of yours";
@@ -79,6 +86,17 @@ fn config(config: &ConfigView) -> Vec<Check> {
             .chain(&config.problems)
             .map(|found| Check::fail(CONFIG, found.as_str(), remedy))
             .collect(),
+    }
+}
+
+/// Whether the files of a workspace are in force.
+fn workspace(one: &WorkspaceView) -> Check {
+    let folder = &one.folder;
+    match one.trouble() {
+        None => {
+            Check::ok(WORKSPACE, format!("the files in {folder}/.aside are in force for the agents there"))
+        }
+        Some(trouble) => Check::warn(WORKSPACE, trouble, one.remedy()),
     }
 }
 

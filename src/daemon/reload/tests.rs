@@ -39,10 +39,10 @@ fn bench() -> Bench {
     fs::write(user_folder.join("subscribers/own.toml"), SUBSCRIBER).expect("written");
     let (asking, requests) = mpsc::channel(1);
     let state = watch::Sender::new(Arc::new(ConfigState::default()));
-    let at_start: DaemonConfig = read_at_start(&user_folder, &store).compiled.daemon;
+    let at_start: DaemonConfig = read_at_start(&user_folder, &store).0.compiled.daemon;
     let fold = Fold::new(store.clone());
     let in_force = InForce { hash: String::new(), waits: false };
-    let named = 0;
+    let (named, folders) = (0, watch::channel(Arc::default()).1);
     let reloader = Reloader {
         journal,
         publisher,
@@ -54,6 +54,8 @@ fn bench() -> Bench {
         at_start,
         requests,
         state,
+        folders,
+        looked_at: Arc::default(),
     };
     Bench { folder, reloader, fold, files, asking }
 }
@@ -181,7 +183,7 @@ fn start_uses_retention_of_last_good_settings() {
     let (store, settings) = (&reloader.store, reloader.user_folder.join("aside.toml"));
     let start = |text: &str| {
         fs::write(&settings, text).expect("written");
-        let usable = read_at_start(&reloader.user_folder, store);
+        let (usable, _) = read_at_start(&reloader.user_folder, store);
         let journal = &usable.compiled.daemon.journal;
         let days = journal.retain_age.map(|age| age.as_secs() / (24 * 3_600));
         let seen = (days, journal.retain_bytes.is_some(), usable.has_all_settings);

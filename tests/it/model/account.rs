@@ -183,9 +183,8 @@ impl Account {
 
     /// After a shutdown no batch is open, but for those that their time alone closes.
     pub(super) fn assert_no_row_waits(&self) {
-        let may_wait =
-            |subscriber: &SubscriberId| generations::OPEN_AFTER_SHUTDOWN.contains(&subscriber.as_str());
-        let waiting: Vec<_> = self.owed.keys().filter(|(_, subscriber)| !may_wait(subscriber)).collect();
+        let may_wait = |id: &SubscriberId| generations::OPEN_AFTER_SHUTDOWN.contains(&id.as_str());
+        let waiting: Vec<_> = self.owed.keys().filter(|(_, id)| !may_wait(id)).collect();
         assert!(waiting.is_empty(), "{waiting:?}");
     }
 

@@ -11,10 +11,10 @@ use journal::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    event::{Event, Scope, Seq},
+    event::{Event, FieldPath, Scope, Seq},
     hold::Hold,
     ledger::Reason,
-    pipeline::{key::KeyWriter, rule::Subscriber, threshold::Reached},
+    pipeline::{key::KeyWriter, threshold::Reached},
     snapshot,
     sorted::SortedMap,
 };
@@ -50,11 +50,11 @@ pub(crate) fn reason(hold: &Hold) -> Reason {
 /// The key of the batch of an event; suppressed events have batches of their own.
 pub(crate) fn group<'k>(
     key: &'k mut KeyWriter,
-    rule: &Subscriber,
+    group_by: &[FieldPath],
     event: &Event,
     suppressed: Option<&Hold>,
 ) -> &'k [u8] {
-    let mut writer = key.start().fields(&rule.batching.group_by, event);
+    let mut writer = key.start().fields(group_by, event);
     match suppressed {
         Some(Hold::Silenced { by, .. }) => writer = writer.word(b"silenced").text(by.as_str()),
         Some(Hold::Inhibited { by, .. }) => writer = writer.word(b"inhibited").text(&by.to_string()),

@@ -118,7 +118,7 @@ impl Pipeline {
         }
         let rule = Arc::clone(&self.rule);
         let scope = territory::scope_for(&rule, &row.event);
-        let group = row::group(&mut self.key, &rule, &row.event, Some(&hold));
+        let group = row::group(&mut self.key, &rule.batching.group_by, &row.event, Some(&hold));
         let row = Row { suppressed: Some(hold), ..row };
         let (full, over) = self.batcher.push(timing(&rule, resources.zone), &scope, group, row, now);
         for row in over {
