@@ -25,6 +25,7 @@ use crate::{
         naming::all_sessions,
         process_table::Processes,
         wake_routes::{ClientFolder, read_session_file},
+        wire::views::SessionView,
     },
     capability::source::process::{self, running, stat},
     daemon::tasks::run_blocking,
@@ -139,18 +140,10 @@ pub async fn watch_processes(app: App) -> Result<(), Infallible> {
 /// whose process has ended since.
 ///
 /// Shape: a process with the right id that started before its session's last activity cannot be
-/// another process with a reused id. Only ids from a client's hooks are trusted: others may be of
-/// another machine.
+/// another process with a reused id.
 async fn find_again(app: &App) -> Result<(), ApiError> {
     for session in all_sessions(app).await? {
-        let harness = &session.harness;
-        let is_client = harness.name.as_deref().is_some_and(|name| Kind::of_name(name).is_some())
-            && harness.parent.is_none();
-        let (true, Some(pid), Ok(seen_at)) =
-            (session.is_open && is_client, harness.pid, session.seen_at.parse::<Timestamp>())
-        else {
-            continue;
-        };
+        let Some((pid, seen_at)) = unfound(&session, app.started_at) else { continue };
         let id = SessionId::new(&session.id);
         if app.registry.processes().process_of(&id).is_some() {
             // A hook has reported it meanwhile.
@@ -160,10 +153,29 @@ async fn find_again(app: &App) -> Result<(), ApiError> {
             |process: &Process| started_at(*process, app.now(), (app.since_boot)()) <= seen_at + CLOCKS_APART;
         match running(pid).filter(has_begun) {
             Some(process) => app.registry.processes().know(&id, process),
-            None => close_session(app, &id, exchange::Process { pid, started: harness.pid_started }).await,
+            None => {
+                let process = exchange::Process { pid, started: session.harness.pid_started };
+                close_session(app, &id, process).await;
+            }
         }
     }
     Ok(())
+}
+
+/// The process id and last activity of an open session that a daemon which started at
+/// `daemon_start` took over from the one before.
+///
+/// Shape: `None` for a session that was active since: its hook has told its process, and one that
+/// is of another PID namespace cannot be looked up. Only ids from a client's hooks are trusted:
+/// others may be of another machine.
+fn unfound(session: &SessionView, daemon_start: Timestamp) -> Option<(u32, Timestamp)> {
+    let harness = &session.harness;
+    let is_client = harness.name.as_deref().is_some_and(|name| Kind::of_name(name).is_some());
+    if !session.is_open || !is_client || harness.parent.is_some() {
+        return None;
+    }
+    let seen_at = session.seen_at.parse().ok().filter(|seen_at| *seen_at < daemon_start)?;
+    Some((harness.pid?, seen_at))
 }
 
 /// Wall clock time of the process's start; the machine started `since_boot` ago.
@@ -256,6 +268,7 @@ mod tests {
     };
 
     use futures_util::FutureExt;
+    use serde_json::json;
 
     use super::*;
     use crate::harness::claude;
@@ -277,6 +290,37 @@ mod tests {
         // It is a zombie until it is waited for.
         child.wait().expect("killed");
         assert_ne!(running(process.pid), Some(process));
+    }
+
+    #[test]
+    fn only_sessions_of_an_earlier_start_are_looked_up() {
+        let start = Timestamp::from_millis(1_000);
+        let view = |change: serde_json::Value| {
+            let mut harness = json!({ "name": "claude-code", "pid": 7 });
+            let mut session = json!({ "id": "s", "is_open": true, "state": "idle" });
+            for (key, value) in change.as_object().expect("fields") {
+                let is_of_session = matches!(key.as_str(), "seen_at" | "is_open");
+                let changed = if is_of_session { &mut session } else { &mut harness };
+                changed[key] = value.clone();
+            }
+            let seen_at = session["seen_at"].as_u64().unwrap_or(999);
+            session["seen_at"] = Timestamp::from_millis(seen_at).to_string().into();
+            session["opened_at"] = session["seen_at"].clone();
+            session["harness"] = harness;
+            serde_json::from_value::<SessionView>(session).expect("a session")
+        };
+        let looked_up =
+            |change| unfound(&view(change), start).map(|(pid, seen_at)| (pid, seen_at.as_millis()));
+        assert_eq!(looked_up(json!({})), Some((7, 999)));
+        for change in [
+            json!({ "seen_at": 1_000 }),
+            json!({ "is_open": false }),
+            json!({ "name": "own-loop" }),
+            json!({ "parent": "p" }),
+            json!({ "pid": null }),
+        ] {
+            assert_eq!(looked_up(change.clone()), None, "{change}");
+        }
     }
 
     #[tokio::test]
