@@ -42,6 +42,7 @@ mod requester;
 mod room;
 mod router;
 mod sessions;
+mod settings;
 mod share;
 mod shell;
 mod silences;

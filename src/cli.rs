@@ -22,6 +22,7 @@ mod inbox;
 mod install;
 mod logs;
 mod matchers;
+mod mute;
 mod notices;
 mod overview;
 mod preview;
@@ -132,6 +133,16 @@ enum Command {
     ///
     /// Without a change of a file. Without a subcommand: the silences in force.
     Silence(silence::Args),
+    /// Do not deliver a kind of notification, for good
+    ///
+    /// Without a matcher: what is muted and disabled.
+    Mute(mute::MuteArgs),
+    /// End mutes
+    Unmute(mute::UnmuteArgs),
+    /// Deliver nothing of a subscriber, without a change of a file
+    Disable(mute::DisableArgs),
+    /// Deliver what a disabled subscriber makes from now on
+    Enable(mute::EnableArgs),
     /// Be notified once when a condition comes true
     ///
     /// A process ends, a port opens, a file changes, checks end. Without a condition: the open
@@ -326,6 +337,10 @@ fn dispatch(command: Option<Command>, mut context: Context<'_>) -> Result<ExitCo
         Command::Exchange(args) => sessions::exchange(&args, &mut context)?,
         Command::Inbox(args) => inbox::run(&args, &mut context)?,
         Command::Silence(args) => silence::run(&args, &mut context)?,
+        Command::Mute(args) => mute::mute(&args, &mut context)?,
+        Command::Unmute(args) => mute::unmute(&args, &mut context)?,
+        Command::Disable(args) => mute::disable(&args, &mut context)?,
+        Command::Enable(args) => mute::enable(&args, &mut context)?,
         Command::Watch(args) => watch::run(&args, &mut context)?,
         Command::Remind(args) => watch::remind(&args, &mut context)?,
         Command::Mcp(args) => clients::mcp(&args, &context)?,

@@ -32,6 +32,7 @@ mod inhibit;
 pub mod keys;
 pub(crate) mod layout;
 mod limits;
+mod mute;
 pub mod producers;
 mod sinks;
 mod subscriber;

@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn only_sessions_of_an_earlier_start_are_looked_up() {
+    fn only_sessions_of_before_are_looked_up() {
         let start = Timestamp::from_millis(1_000);
         let view = |change: serde_json::Value| {
             let mut harness = json!({ "name": "claude-code", "pid": 7 });

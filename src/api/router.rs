@@ -11,8 +11,8 @@ use axum::{
 
 use crate::api::{
     App, admin, clients, error::ApiError, events, exchange, formats, history, hooks, inbox, matching, mcp,
-    metrics, notify, questions, reload, sessions, shell, silences, sources, statusline, stream, trust,
-    watches, webhooks,
+    metrics, notify, questions, reload, sessions, settings, shell, silences, sources, statusline, stream,
+    trust, watches, webhooks,
 };
 
 /// The routes. Access control is added by the servers.
@@ -72,6 +72,8 @@ routes! {
     get "/v1/silences" silences::list,
     post "/v1/silences" silences::add,
     delete "/v1/silences/{id}" silences::expire,
+    get "/v1/users/{user}/settings" settings::get,
+    put "/v1/users/{user}/settings" settings::put,
     get "/v1/watches" watches::list,
     post "/v1/watches" watches::set,
     delete "/v1/watches/{id}" watches::cancel,

@@ -51,7 +51,7 @@ struct Add {
     subscriber: Option<String>,
     /// Events of these types
     #[arg(long = "type", value_name = "PATTERN", group = "matchers")]
-    event_type: Option<String>,
+    types: Vec<String>,
     /// Events of this source
     #[arg(long, value_name = "NAME", group = "matchers")]
     source: Option<String>,
@@ -117,7 +117,7 @@ fn add(args: &Add, context: &mut Context<'_>) -> Result<(), CliError> {
     let lasts = args.until.is_none().then(|| args.lasts.clone());
     let body = object([
         ("subscriber", text(&args.subscriber)),
-        ("type", text(&args.event_type)),
+        ("types", (!args.types.is_empty()).then(|| json!(args.types))),
         ("source", text(&args.source)),
         ("where", text(&args.condition)),
         ("session", session.map(Value::from)),

@@ -57,6 +57,7 @@ impl SubscriberTest {
             Action::Exchange(_)
             | Action::Session(_)
             | Action::Silence(_)
+            | Action::Settings(_)
             | Action::Expire(_)
             | Action::Restart => None,
         })

@@ -90,10 +90,7 @@ pub fn compile(sources: &Sources, known_types: &[&str]) -> Compiled {
     let folders = sources.workspaces().iter().zip(&of_folders);
     let folders: Vec<_> =
         folders.map(|(own, read)| compile_own_templates(own, read, &mut templates)).collect();
-    let mut events = Entries::new();
-    for file in sources.of_kind(FileKind::Events) {
-        found.extend(catalogue::read(file, &mut events));
-    }
+    let events = read_events(sources, &mut found);
     let mut own_rows = Vec::new();
     for file in sources.of_kind(FileKind::Webhooks) {
         found.extend(webhooks::read(file, &mut own_rows));
@@ -138,6 +135,7 @@ pub fn compile(sources: &Sources, known_types: &[&str]) -> Compiled {
             takes_webhooks: !settings.senders.is_empty(),
             sinks: settings.sinks,
             wake: settings.wake,
+            mutes: settings.mutes,
         },
         outside: settings.outside,
         daemon: settings.daemon,
@@ -238,6 +236,15 @@ fn own_libraries(sources: &Sources, own: &Workspace) -> (Libraries, Vec<Diagnost
     let libraries = read_libraries(all, &mut found);
     found.retain(|one| own.files().iter().any(|file| file.path == one.place.file));
     (libraries, found)
+}
+
+/// The types that the files of events declare.
+fn read_events(sources: &Sources, found: &mut Vec<Diagnostic>) -> Entries {
+    let mut events = Entries::new();
+    for file in sources.of_kind(FileKind::Events) {
+        found.extend(catalogue::read(file, &mut events));
+    }
+    events
 }
 
 /// The folders of the workspaces whose files are in force.

@@ -11,7 +11,7 @@ use engine::{
     conversation::{InjectionSettings, SessionSettings},
     detector,
     exchange::Format,
-    pipeline::activation::WakeSettings,
+    pipeline::{activation::WakeSettings, mute::Mutes},
     probe,
     rate::Rate,
     settings::{Keys, Row, settings},
@@ -25,7 +25,9 @@ use crate::{
     capability::{outside, webhook::Kind},
     config::{
         keys::FileTable,
-        limits, producers,
+        limits,
+        mute::{self, Delivery},
+        producers,
         raw::{Document, Section, Value, finish_all},
         report::Diagnostic,
         sinks, subscriber,
@@ -33,8 +35,8 @@ use crate::{
     },
 };
 
-const SECTIONS: [&str; 8] =
-    ["journal", "http", "injection", "sessions", "sources", "sinks", "activation", "webhooks"];
+const SECTIONS: [&str; 9] =
+    ["journal", "http", "injection", "sessions", "sources", "sinks", "activation", "delivery", "webhooks"];
 
 /// Approximate number of characters of a token.
 const CHARS_PER_TOKEN: u32 = 4;
@@ -144,6 +146,7 @@ pub(crate) struct Settings {
     pub(crate) outside: Arc<outside::Settings>,
     pub(crate) sinks: Arc<sink::Settings>,
     pub(crate) wake: Arc<WakeSettings>,
+    pub(crate) mutes: Arc<Mutes>,
     pub(crate) senders: SortedMap<Kind, Sender>,
     pub(crate) origins: SortedMap<String, Arc<str>>,
     pub(crate) found: Vec<Diagnostic>,
@@ -159,6 +162,7 @@ pub(crate) fn compile(documents: &[Document<'_>]) -> Settings {
         mut sources,
         mut sinks,
         mut activation,
+        mut delivery,
         mut webhooks,
     ] = SECTIONS.map(|name| Section::new(name, documents));
     let mut tables: SortedMap<_, _> =
@@ -176,12 +180,14 @@ pub(crate) fn compile(documents: &[Document<'_>]) -> Settings {
         outside: Arc::new(outside::Settings::read(&mut tables)),
         sinks: Arc::new(sink_settings),
         wake: Arc::new(WakeSettings::read(&mut activation)),
+        mutes: mute::compiled(Delivery::read(&mut delivery)),
         senders,
         origins: SortedMap::new(),
         found: Vec::new(),
     };
     check_frames(&mut injection, &settings.injection);
-    let mut sections = vec![journal, http, injection, sessions, sources, sinks, activation, webhooks];
+    let mut sections =
+        vec![journal, http, injection, sessions, sources, sinks, activation, delivery, webhooks];
     sections.extend(tables.into_values().chain(sender_tables).chain(sink_tables));
     for section in &sections {
         settings.origins.extend(section.origins().clone());
@@ -214,6 +220,7 @@ pub fn tables() -> Vec<FileTable> {
     let of_sinks = sink::Settings::TABLES.iter();
     tables.extend(of_sinks.map(|(name, table)| FileTable::new(format!("sinks.{name}"), table())));
     tables.push(FileTable::new("activation", WakeSettings::table()));
+    tables.push(FileTable::new("delivery", Delivery::table()));
     let senders = webhooks::tables();
     tables.extend(senders.map(|(name, table)| FileTable::new(format!("webhooks.{name}"), table)));
     tables

@@ -37,6 +37,11 @@ const DOCUMENTS: [&str; 2] = ["README.md", "docs/subscribers.md"];
 /// Sections that are added to a part of a file if it lacks them.
 const REQUIRED: [(&str, &str); 2] = [("subscriber", "id = \"example\""), ("events", "types = [\"**\"]")];
 
+/// The tables of `aside.toml` that a document about subscribers shows.
+const SETTINGS: [&str; 1] = ["delivery"];
+/// The file of an example.
+const EXAMPLE: &str = "subscribers/example.toml";
+
 /// The heading above the table of the client's own messages, in the harness's document.
 const NATIVE: &str = "## What it says by itself";
 
@@ -55,7 +60,11 @@ fn documented_subscribers_compile_and_pass_their_tests() {
         let examples: Vec<&Block> = blocks.iter().filter(|block| block.language == "toml").collect();
         assert!(!examples.is_empty(), "{document} shows no subscriber");
         for block in examples {
-            let compiled = compile_with(&completed(block), &templates);
+            let is_settings = table(block).keys().all(|section| SETTINGS.contains(&section.as_str()));
+            let compiled = match is_settings {
+                true => compile_with("aside.toml", &block.text, &templates),
+                false => compile_with(EXAMPLE, &completed(block), &templates),
+            };
             assert_eq!(compiled.report.to_string(), "", "{}", block.place);
             run_tests(&compiled, &block.place);
         }
@@ -216,7 +225,7 @@ fn completed(block: &Block) -> String {
     missing.fold(block.text.clone(), |text, (section, keys)| format!("{text}\n[{section}]\n{keys}\n"))
 }
 
-fn compile_with(subscriber: &str, templates: &[(String, String)]) -> Compiled {
+fn compile_with(name: &str, text: &str, templates: &[(String, String)]) -> Compiled {
     let file = |name: &str, text: &str| SourceFile {
         layer: LayerKind::User,
         name: name.into(),
@@ -224,7 +233,7 @@ fn compile_with(subscriber: &str, templates: &[(String, String)]) -> Compiled {
         text: text.into(),
     };
     let templates = templates.iter().map(|(name, text)| file(name, text));
-    let files = templates.chain([file("subscribers/example.toml", subscriber)]);
+    let files = templates.chain([file(name, text)]);
     compile(&Sources::shipped().with(files, []), &[])
 }
 
@@ -268,7 +277,7 @@ fn rows_of(block: &Block) -> Vec<Row> {
 
 /// The output of the subscriber of a `toml` block for `rows`.
 fn render_subscriber(block: &Block, rows: &[Row]) -> Rendered {
-    let rules = compile_with(&completed(block), &[]).rules;
+    let rules = compile_with(EXAMPLE, &completed(block), &[]).rules;
     let rule = rules.subscribers.iter().find(|rule| rule.id.as_str() == "example").expect("it compiles");
     rule.output.layout.render(&rules.templates, &input(&rule.id, rows))
 }

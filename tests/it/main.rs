@@ -55,6 +55,7 @@ mod rules;
 mod run;
 mod scenario;
 mod screens;
+mod settings;
 mod shell;
 mod silences;
 mod snapshots;

@@ -36,7 +36,7 @@ enum Route {
 use Route::{Elsewhere, HasNone, LeavesOut, LeavesOutAndRefuses, Refuses};
 
 /// Every route. A new one fails the test until it has a row here.
-const ROUTES: [(&str, Route); 52] = [
+const ROUTES: [(&str, Route); 54] = [
     ("delete /v1/silences/{id}", Elsewhere),
     ("delete /v1/watches/{id}", Refuses(&[("/v1/watches/{watch}", "")])),
     ("get /healthz", HasNone(Some(""))),
@@ -99,6 +99,7 @@ const ROUTES: [(&str, Route); 52] = [
     ("get /v1/sources", HasNone(Some(""))),
     ("get /v1/status", HasNone(Some(""))),
     ("get /v1/trust", HasNone(Some(""))),
+    ("get /v1/users/{user}/settings", HasNone(Some(""))),
     (
         "get /v1/watches",
         LeavesOutAndRefuses(&[("/v1/watches", &["secret_note"])], &[("/v1/watches?session=bob", "")]),
@@ -203,6 +204,7 @@ const ROUTES: [(&str, Route); 52] = [
     ),
     // It is not enabled.
     ("post /v1/webhooks/{name}", HasNone(None)),
+    ("put /v1/users/{user}/settings", Elsewhere),
 ];
 
 /// What is in braces in a [`Call`].

@@ -97,7 +97,7 @@ fn a_wrong_silence_is_refused_by_field() {
         (json!({}), "a silence names what it suppresses"),
         (json!({ "subscriber": "pagr" }), "did you mean `pager`?"),
         (json!({ "where": "paylod.zone" }), "is not an expression"),
-        (json!({ "type": "pager..x" }), "is not a pattern of types"),
+        (json!({ "types": ["pager..x"] }), "has no pattern of types"),
         (json!({ "subscriber": "*", "for": "40d" }), "at most 30 days"),
         (json!({ "subscriber": "*", "for": "1h", "until": "2030-01-01T00:00:00Z" }), "exclude each other"),
         (json!({ "subscriber": "*", "id": "a b" }), "must be 1 to 15 letters"),

@@ -42,8 +42,12 @@ fn delivered(bodies: &[Body]) -> String {
     let rules = compiled.rules;
     let rule = rules.subscribers.iter().find(|rule| rule.id.as_str() == "ci_check").expect("it is shipped");
     let mut pipeline = Pipeline::new(Arc::clone(rule));
-    let resources =
-        Resources { templates: &rules.templates, zone: &Zone::default(), silences: &Silences::default() };
+    let resources = Resources {
+        templates: &rules.templates,
+        zone: &Zone::default(),
+        silences: &Silences::default(),
+        muted: None,
+    };
     let now = Timestamp::from_millis(1_000);
     for (number, body) in (1..).zip(bodies) {
         let (seq, event) = (Seq(number), event(number, body));

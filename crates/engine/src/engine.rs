@@ -11,6 +11,7 @@ mod exchange;
 mod parts;
 mod state;
 mod suppression;
+mod user;
 mod views;
 
 #[cfg(test)]
@@ -68,6 +69,7 @@ impl Engine {
             Input::RulesReplaced(rules) => self.replace_rules(rules, now),
             Input::ShuttingDown => self.close_batches(|_| true, Closes::AtShutdown, now),
             Input::Silenced(silence) => self.begin_silence(&silence, now),
+            Input::UserSettings { user, settings } => self.set_user(&user, *settings, now),
             Input::SilencesEnded(ids) => ids.into_iter().for_each(|id| self.end_silence(id, now)),
             Input::ZoneChanged(zone) => self.set_zone(zone, now),
             Input::Tick => {}
@@ -104,6 +106,7 @@ impl Engine {
             pipeline.handle_timeout(resources, now);
             self.drain_pipeline(index, now);
         }
+        self.note_quiet_users(now);
     }
 
     /// Records that an event has no effect.
@@ -141,6 +144,7 @@ impl Engine {
         add(self.sessions.session_timeout(), WakeReason::Session);
         add(self.sessions.unclaimed_timeout(), WakeReason::Unclaimed);
         add(self.silences.poll_timeout(), WakeReason::Silence);
+        add(self.users.poll_timeout(), WakeReason::User);
         add(self.folds.poll_timeout(), WakeReason::Fold);
         first
     }
@@ -153,6 +157,7 @@ impl Engine {
                 WakeReason::Unclaimed => self.sessions.expire_unclaimed(at),
                 WakeReason::Fanout => unreachable!("next_deadline does not return it"),
                 WakeReason::Silence => self.end_silences(at),
+                WakeReason::User => self.note_quiet_users(at),
                 WakeReason::Fold => {
                     self.folds.handle_timeout(at, &mut self.effects);
                     self.drain_folds();

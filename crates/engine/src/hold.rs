@@ -5,7 +5,7 @@
 //! ended by the engine. A critical notification of a trusted source has none, except for a silence
 //! that names critical ones.
 
-use std::{fmt, str::FromStr, sync::Arc, time::Duration};
+use std::{fmt, ops::Not, str::FromStr, sync::Arc, time::Duration};
 
 use journal::time::{
     Timestamp,
@@ -38,12 +38,15 @@ pub const WAITS_MAX: usize = 8;
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Hold {
-    /// The quiet hours of its subscriber.
+    /// The quiet hours of its subscriber, or of the session's user.
     Quiet {
         /// When they began, or when the queue took it.
         since: Timestamp,
         /// When they end.
         until: Timestamp,
+        /// Whether they are the user's.
+        #[serde(default, skip_serializing_if = "Not::not")]
+        of_user: bool,
     },
     /// `deliver_after`.
     Deferred {

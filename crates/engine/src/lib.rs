@@ -70,6 +70,7 @@ pub mod pipeline;
 pub mod probe;
 pub mod sink;
 pub mod throttle;
+pub mod user;
 pub mod watch;
 
 // The whole.

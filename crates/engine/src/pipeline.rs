@@ -19,6 +19,7 @@ pub mod inhibition;
 mod key;
 mod limit;
 pub mod memory;
+pub mod mute;
 mod newest;
 mod origins;
 mod output;
@@ -81,6 +82,8 @@ pub struct Resources<'a> {
     pub zone: &'a Zone,
     /// The silences of people.
     pub silences: &'a Silences,
+    /// Why no session gets what the event at hand makes, if that is known.
+    pub muted: Option<&'a Arc<str>>,
 }
 
 /// A running subscriber.
@@ -189,6 +192,9 @@ impl Pipeline {
         }
         if self.is_stale(event) {
             return self.end(seq, Reason::Stale);
+        }
+        if let Some(by) = resources.muted {
+            return self.end(seq, Reason::Muted { by: Arc::clone(by) });
         }
         let suppressed = self.suppressor(seq, event, weight, resources, now);
         if let Some(hold) = &suppressed

@@ -15,8 +15,8 @@ use serde::{Serialize, de::DeserializeOwned};
 
 pub use self::batch::Records;
 use self::body::{
-    Asked, Bare, Carried, Cause, Closed, Decided, Head, Local, Made, Moved, MovedTo, Opened, Rules, Seen,
-    Skipped, Unmade, VERSION, Versioned,
+    Asked, Bare, Carried, Cause, Closed, Decided, Head, Local, Made, Moved, MovedTo, OfUser, Opened, Rules,
+    Seen, Skipped, Unmade, VERSION, Versioned,
 };
 use journal::time::{Timestamp, zone::Zone};
 
@@ -31,6 +31,7 @@ use crate::{
     ledger::ConfirmedBy,
     notification::NotificationId,
     pipeline::silence::Silence,
+    user::UserSettings,
 };
 
 /// An event.
@@ -67,6 +68,8 @@ pub const ZONE: u8 = 17;
 pub const SILENCE: u8 = 18;
 /// A person ends silences.
 pub const SILENCE_END: u8 = 19;
+/// A user's settings are replaced.
+pub const SETTINGS: u8 = 20;
 /// A record was lost, as found by a repair of the journal; the highest number, so that kinds of
 /// inputs can be added below.
 pub const LOST: u8 = 255;
@@ -183,6 +186,7 @@ pub const fn kind_name(kind: u8) -> Option<&'static str> {
         ZONE => "zone",
         SILENCE => "silence",
         SILENCE_END => "silence_end",
+        SETTINGS => "settings",
         RELEASED => "released",
         SKIPPED => "skipped",
         DECIDED => "decided",
@@ -315,6 +319,11 @@ pub fn encode_silence_end(silences: &[SilenceId], body: &mut Vec<u8>) {
     write(Unmade { silences: silences.into() }, body);
 }
 
+/// Appends the body of a [`SETTINGS`].
+pub fn encode_settings(user: &str, settings: &UserSettings, body: &mut Vec<u8>) {
+    write(OfUser { user: user.into(), settings: Cow::Borrowed(settings) }, body);
+}
+
 /// Appends the body of [`RULES`].
 pub fn encode_rules(hash: &str, body: &mut Vec<u8>) {
     write(Rules { hash: hash.into() }, body);
@@ -393,7 +402,7 @@ pub fn decode(kind: u8, seq: Seq, body: &[u8]) -> Result<RecordInput<'_>, Record
             let Moved { session, state: MovedTo::Idle, source: _, as_of } = body.read()?;
             Input::SessionIdle { session: session.into_owned(), as_of }
         }
-        DECIDED | SILENCE | SILENCE_END => body.read_of_person(kind)?,
+        DECIDED | SILENCE | SILENCE_END | SETTINGS => body.read_of_person(kind)?,
         ZONE => {
             let Local { zone } = body.read()?;
             Input::ZoneChanged(zone.into_owned())
@@ -450,6 +459,10 @@ impl Body<'_> {
             SILENCE => {
                 let Made { silence } = self.read()?;
                 Input::Silenced(Box::new(silence.into_owned()))
+            }
+            SETTINGS => {
+                let OfUser { user, settings } = self.read()?;
+                Input::UserSettings { user: user.into(), settings: Box::new(settings.into_owned()) }
             }
             SILENCE_END => {
                 let Unmade { silences } = self.read()?;

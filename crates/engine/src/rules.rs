@@ -11,7 +11,7 @@ use crate::{
     conversation::{self, InjectionSettings, SessionSettings},
     detector,
     matcher::Matcher,
-    pipeline::{activation::WakeSettings, render::Templates, rule::Subscriber},
+    pipeline::{activation::WakeSettings, mute::Mutes, render::Templates, rule::Subscriber},
     probe, sink, throttle,
 };
 
@@ -42,6 +42,8 @@ pub struct CompiledRules {
     pub takes_webhooks: bool,
     /// `[sinks]` of `aside.toml`.
     pub sinks: Arc<sink::Settings>,
+    /// `[[delivery.mute]]` of `aside.toml`.
+    pub mutes: Arc<Mutes>,
     /// `[activation]` of `aside.toml`; each subscriber refers to it too.
     pub wake: Arc<WakeSettings>,
 }
@@ -90,6 +92,7 @@ impl CompiledRules {
             ci: ci::Settings::default(),
             takes_webhooks: false,
             sinks: Arc::default(),
+            mutes: Arc::default(),
             wake: Arc::default(),
         }
     }

@@ -97,7 +97,7 @@ pub struct WaitingView {
 pub struct HoldView {
     /// `quiet`, `deferred`, `silenced` or `inhibited`.
     pub kind: String,
-    /// The key of its subscriber, the silence, or the event that causes it.
+    /// The key of its subscriber, the silence, the event that causes it, or the user's settings.
     pub cause: String,
     /// When it began.
     pub since: String,
@@ -113,7 +113,8 @@ impl HoldView {
     /// The view of a hold that ends at `until` at the latest.
     pub(crate) fn new(hold: &Hold, until: Option<Timestamp>) -> Self {
         let (cause, waits) = match hold {
-            Hold::Quiet { .. } => ("limits.quiet".to_owned(), &[][..]),
+            Hold::Quiet { of_user: false, .. } => ("limits.quiet".to_owned(), &[][..]),
+            Hold::Quiet { of_user: true, .. } => ("the user's settings".to_owned(), &[][..]),
             Hold::Deferred { waits, .. } => ("limits.deliver_after".to_owned(), &waits[..]),
             Hold::Silenced { by, .. } => (by.to_string(), &[][..]),
             Hold::Inhibited { by, .. } => (by.to_string(), &[][..]),

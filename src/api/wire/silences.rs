@@ -36,10 +36,10 @@ pub(crate) struct SilenceBody<'a> {
     #[serde(borrow)]
     #[cfg_attr(test, schema(value_type = Option<String>))]
     subscriber: Option<Text<'a>>,
-    /// A pattern of event types.
-    #[serde(borrow, rename = "type")]
-    #[cfg_attr(test, schema(value_type = Option<String>))]
-    event_type: Option<Text<'a>>,
+    /// Patterns of event types.
+    #[serde(borrow)]
+    #[cfg_attr(test, schema(value_type = Option<Vec<String>>))]
+    types: Option<Vec<Text<'a>>>,
     /// A source of events.
     #[serde(borrow)]
     #[cfg_attr(test, schema(value_type = Option<String>))]
@@ -88,7 +88,7 @@ pub(crate) fn read(
     let body: SilenceBody<'_> = request::read_body(body)?;
     let matchers = Matchers {
         subscriber: read_name("subscriber", body.subscriber)?.map(|id| SubscriberId::new(&id)),
-        types: body.event_type.as_deref().map(read_pattern).transpose()?,
+        types: body.types.iter().flatten().map(|text| read_pattern(text)).collect::<Result<_, _>>()?,
         source: read_name("source", body.source)?.map(|source| (*source).into()),
         condition: body.condition.as_deref().map(read_condition).transpose()?,
         session: read_name("session", body.session)?.map(|id| SessionId::new(&id)),
@@ -96,7 +96,7 @@ pub(crate) fn read(
         critical: body.critical,
     };
     if matchers.is_empty() {
-        let message = "is missing: a silence names what it suppresses, such as subscriber, type or where; \
+        let message = "is missing: a silence names what it suppresses, such as subscriber, types or where; \
                        `*` is every subscriber";
         return Err(FieldError::new("subscriber", message));
     }
@@ -127,7 +127,7 @@ fn read_id(text: &str) -> Result<SilenceId, FieldError> {
 }
 
 fn read_pattern(text: &str) -> Result<Pattern, FieldError> {
-    text.parse().map_err(|error| FieldError::new("type", format!("is not a pattern of types: {error}")))
+    text.parse().map_err(|error| FieldError::new("types", format!("has no pattern of types: {error}")))
 }
 
 fn read_condition(text: &str) -> Result<Arc<str>, FieldError> {

@@ -3,11 +3,12 @@
 use std::{sync::Arc, time::Duration};
 
 use engine::{
-    event::{Pattern, SessionId},
+    event::SessionId,
     exchange::{Budget, ContextChange, Format},
     hold::SilenceId,
     notification::{InjectionPoint, SubscriberId, Tokens},
     pipeline::silence::{Matchers, SILENCE_DEFAULT, SILENCE_MAX},
+    user::UserSettings,
     words::impl_as_str,
 };
 use strum::{IntoStaticStr, VariantArray};
@@ -17,6 +18,7 @@ use super::{
     fixture::{Fixtures, MARK},
 };
 use crate::config::{
+    mute,
     raw::{Parsed, Section, Value},
     report::Place,
     subscriber::read_condition,
@@ -30,7 +32,7 @@ const SILENCE: &str = "silence";
 /// Largest limit of an exchange in a test.
 const LIMIT_MAX: u32 = 1_000_000;
 /// The keys of which a step that is a table has one.
-const KINDS: [&str; 5] = ["exchange", "state", "silence", "expire", "restart"];
+const KINDS: [&str; 6] = ["exchange", "state", "silence", "expire", "settings", "restart"];
 
 /// One step of a test.
 #[derive(Debug, Clone, PartialEq)]
@@ -56,6 +58,8 @@ pub enum Action {
     Silence(Box<TestSilence>),
     /// A person ends a silence, by its name.
     Expire(SilenceId),
+    /// A user's settings are other ones.
+    Settings(Box<(Arc<str>, UserSettings)>),
     /// The daemon writes a snapshot, and another one continues from it.
     Restart,
 }
@@ -162,6 +166,9 @@ fn read_table(value: &Value<'_>, mut section: Section<'_>) -> Parsed<Step> {
         "exchange" => exchange(&mut section).map(|exchange| Action::Exchange(Box::new(exchange))),
         "state" => session(&mut section).map(Action::Session),
         "silence" => section.read("silence", silence).map(|silence| Action::Silence(Box::new(silence))),
+        "settings" => {
+            section.read("settings", mute::read_settings).map(|own| Action::Settings(Box::new(own)))
+        }
         "expire" => name(&mut section, "expire").map(|id| Action::Expire(SilenceId::new(&id))),
         _ => section.read("restart", values::flag).filter(|is_asked| *is_asked).map(|_| Action::Restart),
     };
@@ -222,7 +229,7 @@ fn silence(value: &Value<'_>) -> Parsed<TestSilence> {
         ["subscriber", "source", "session"].map(|key| name(&mut section, key));
     let matchers = Matchers {
         subscriber: subscriber.map(|id| SubscriberId::new(&id)),
-        types: section.read("type", values::parsed::<Pattern>),
+        types: section.read("types", values::patterns).unwrap_or_default(),
         source,
         condition: section.read("where", read_condition).map(|condition| condition.source().into()),
         session: session.map(|id| SessionId::new(&id)),
@@ -235,7 +242,7 @@ fn silence(value: &Value<'_>) -> Parsed<TestSilence> {
         return Err(found);
     }
     if matchers.is_empty() {
-        let message = "a silence names what it suppresses: `subscriber`, `type`, `source`, `where`, `session` or `workspace`";
+        let message = "a silence names what it suppresses: `subscriber`, `types`, `source`, `where`, `session` or `workspace`";
         return Err(vec![value.error(message)]);
     }
     Ok(TestSilence { id, matchers, lasts: lasts.unwrap_or(SILENCE_DEFAULT) })

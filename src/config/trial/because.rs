@@ -175,6 +175,7 @@ fn key_of(reason: &Reason) -> &'static str {
         Reason::Withdrawn | Reason::Resolves => "limits.resolved_by",
         Reason::SubscriberOff => "subscriber.enabled",
         Reason::Silenced { .. }
+        | Reason::Muted { .. }
         | Reason::QueueOverflow
         | Reason::SessionGone
         | Reason::Uncertain

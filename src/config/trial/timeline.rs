@@ -101,6 +101,10 @@ pub(super) fn play(
             Action::Exchange(exchange) => player.exchange(exchange),
             Action::Session(session) => player.session(session),
             Action::Silence(silence) => player.silence(silence),
+            Action::Settings(settings) => {
+                let (user, settings) = (**settings).clone();
+                player.handle(Input::UserSettings { user, settings: Box::new(settings) });
+            }
             Action::Expire(id) => player.handle(Input::SilencesEnded(vec![*id])),
             Action::Restart => player.restart(),
         }

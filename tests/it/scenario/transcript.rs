@@ -354,6 +354,7 @@ fn reason_text(reason: &Reason) -> String {
         Reason::Duplicate { of } => format!("{word} of={of}"),
         Reason::RateLimited { retry_at } => format!("{word} retry_at={}", relative(*retry_at)),
         Reason::Silenced { by } => format!("{word} by={by}"),
+        Reason::Muted { by } => format!("{word} by={by}"),
         Reason::Inhibited { by } => format!("{word} by={by}"),
         Reason::BelowThreshold
         | Reason::BatchOverflow

@@ -14,7 +14,7 @@ use super::{
 use crate::{
     event::{EventRef, Scope, SessionId},
     hold::{Hold, HoldKind, SilenceId},
-    notification::{Notification, NotificationId, SubscriberId},
+    notification::{Activation, Notification, NotificationId, SubscriberId},
     sorted::SortedMap,
 };
 
@@ -22,7 +22,7 @@ impl Sessions {
     /// Holds what a subscriber has pending until its quiet hours end, critical notifications excepted.
     pub fn begin_quiet(&mut self, subscriber: &SubscriberId, since: Timestamp, until: Timestamp) {
         self.standing.quiet.insert(subscriber.clone(), (since, until));
-        let hold = Hold::Quiet { since, until };
+        let hold = Hold::Quiet { since, until, of_user: false };
         self.hold_all(&hold, |notification| {
             notification.subscriber == *subscriber && !injector::is_urgent(notification)
         });
@@ -32,7 +32,7 @@ impl Sessions {
     pub fn end_quiet(&mut self, subscriber: &SubscriberId) {
         self.standing.quiet.remove(subscriber);
         self.release_all(|notification, hold| {
-            hold.kind() == HoldKind::Quiet && notification.subscriber == *subscriber
+            matches!(hold, Hold::Quiet { of_user: false, .. }) && notification.subscriber == *subscriber
         });
     }
 
@@ -154,6 +154,56 @@ impl Sessions {
         let (subscriber, suppress) = (pending.subscriber.clone(), decide(pending, &known.view())?);
         self.with_queue(key, |injector| injector.suppress(notification, &suppress));
         Some((subscriber, suppress))
+    }
+
+    /// Changes what is pending in the sessions that `concerns` selects; `decide` says what becomes of
+    /// each notification there, and how much it may do by itself.
+    pub fn change_pending(
+        &mut self,
+        concerns: &dyn Fn(&SessionView<'_>) -> bool,
+        decide: impl Fn(&Notification, &SessionView<'_>) -> (Option<Suppress>, Activation),
+    ) {
+        self.catch_up_all();
+        for key in self.table.keys() {
+            let session = self.table.get(key);
+            let view = session.view();
+            if !concerns(&view) {
+                continue;
+            }
+            let decided: Vec<_> = (session.injector.pending_notifications())
+                .map(|notification| (notification.id, decide(notification, &view)))
+                .collect();
+            self.with_queue(key, |injector| {
+                for (id, (suppress, level)) in decided {
+                    injector.limit(&id, level);
+                    if let Some(suppress) = suppress {
+                        injector.suppress(id, &suppress);
+                    }
+                }
+            });
+        }
+    }
+
+    /// Limits what a notification may do by itself in the queue of one session.
+    pub fn limit(&mut self, notification: NotificationId, session: &SessionId, level: Activation) {
+        if let Some(key) = self.table.key(session) {
+            self.with_queue(key, |injector| injector.limit(&notification, level));
+        }
+    }
+
+    /// Ends the holds that `is_over` selects in the sessions that `concerns` selects.
+    pub fn release_in(
+        &mut self,
+        concerns: &dyn Fn(&SessionView<'_>) -> bool,
+        is_over: impl Fn(&Hold) -> bool,
+    ) {
+        for key in self.table.keys() {
+            if concerns(&self.table.get(key).view())
+                && self.table.get_mut(key).injector.release_holds(|_, hold| is_over(hold))
+            {
+                self.refresh(key);
+            }
+        }
     }
 
     /// Ends the holds of a suppression.

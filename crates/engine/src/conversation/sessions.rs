@@ -88,9 +88,17 @@ impl Sessions {
         }
     }
 
-    /// The next effect that the caller has to apply.
+    /// The next effect that the caller has to apply. A state of a queue that a later one of the same
+    /// step replaces is left out: nobody is woken for what was suppressed at once.
     pub fn poll_output(&mut self) -> Option<SessionOutput> {
-        self.outputs.pop_front()
+        loop {
+            let output = self.outputs.pop_front()?;
+            let SessionOutput::Wake(pending) = &output else { return Some(output) };
+            let is_later = |later: &SessionOutput| matches!(later, SessionOutput::Wake(other) if other.session == pending.session);
+            if !self.outputs.iter().any(is_later) {
+                return Some(output);
+            }
+        }
     }
 
     /// When a queue's next lease or notification ends, or a session was silent for too long.

@@ -36,7 +36,7 @@ impl Standing {
         if let Some((since, until)) =
             self.quiet.get(&notification.subscriber).filter(|(_, until)| *until > made)
         {
-            holds.push(Hold::Quiet { since: made.max(*since), until: *until });
+            holds.push(Hold::Quiet { since: made.max(*since), until: *until, of_user: false });
         }
         if !notification.deliver_after.is_empty() {
             holds.push(Hold::Deferred { since: made, waits: notification.deliver_after.to_vec() });

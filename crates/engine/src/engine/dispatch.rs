@@ -21,7 +21,9 @@ use crate::{
     hold::Hold,
     ledger::{LedgerEntry, Reason, Subject},
     notification::{Audience, Level, Notification, Priority, Sink, SubscriberId, TemplateNotice},
-    pipeline::{Failure, HoldChange, Pipeline, PipelineOutput, remainder, rule::Activity, territory},
+    pipeline::{
+        Failure, HoldChange, Pipeline, PipelineOutput, Resources, remainder, rule::Activity, territory,
+    },
     probe::{
         self, NOTED,
         pause::{CHECKS, PAUSE_ENDED},
@@ -165,13 +167,15 @@ impl Engine {
     }
 
     fn feed(&mut self, index: u32, seq: Seq, event: &Arc<Event>, now: Timestamp) {
+        let muted = self.muted_for_all(index, event);
         let pipeline = pipeline(&mut self.pipelines, index);
         if pipeline.rule().activity == Activity::Disabled {
             let subscriber = pipeline.rule().id.clone();
             self.record(LedgerEntry::EventEnded { seq, subscriber, reason: Reason::SubscriberOff });
             return;
         }
-        pipeline.handle(seq, event, resources(&self.rules, &self.zone, &self.silences), now);
+        let own = resources(&self.rules, &self.zone, &self.silences);
+        pipeline.handle(seq, event, Resources { muted: muted.as_ref(), ..own }, now);
         self.drain_pipeline(index, now);
     }
 
@@ -253,7 +257,7 @@ impl Engine {
             events: notification.events.clone(),
             created_at: notification.created_at,
         });
-        if audience != Audience::Agent {
+        if audience != Audience::Agent && !self.is_muted_for_user(&notification) {
             self.send_to_user(&notification, audience, now);
         }
         if audience == Audience::User {

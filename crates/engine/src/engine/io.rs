@@ -18,6 +18,7 @@ use crate::{
     pipeline::silence::Silence,
     rules::CompiledRules,
     sink::Notice,
+    user::UserSettings,
 };
 
 /// An input, in the order of the journal.
@@ -113,6 +114,13 @@ pub enum Input<'a> {
     Silenced(Box<Silence>),
     /// A person ends silences.
     SilencesEnded(Vec<SilenceId>),
+    /// A user's settings are other ones.
+    UserSettings {
+        /// The user.
+        user: Arc<str>,
+        /// The settings.
+        settings: Box<UserSettings>,
+    },
     /// New rules are in force.
     RulesReplaced(Arc<CompiledRules>),
     /// The local clock of the machine is another one, or more of it is known.
@@ -175,6 +183,8 @@ pub enum WakeReason {
     Fanout,
     /// A silence ends.
     Silence,
+    /// Quiet hours of a user begin or end.
+    User,
     /// A fold wants to be called: a watch or a question expires, a sink is tried again.
     Fold,
 }

@@ -15,7 +15,7 @@ use crate::{
     fold::{Dispatched, Effect, Effects, Fold},
     ledger::{LedgerEntry, Reason, Tally},
     matcher::Matcher,
-    notification::SubscriberId,
+    notification::{NotificationId, SubscriberId},
     pipeline::{
         Pipeline, Resources, memory::Memory, recent::RecentEvents, rule::Subscriber, silence::Silences,
     },
@@ -26,6 +26,7 @@ use crate::{
     snapshot::Held,
     sorted::SortedMap,
     throttle::{Lineage, Throttle},
+    user::Users,
     watch::Watches,
 };
 
@@ -53,6 +54,8 @@ pub struct Engine {
     pub(super) silences: Silences,
     /// The events of recent notifications.
     pub(super) recent: RecentEvents,
+    /// The settings of users.
+    pub(super) users: Users,
     /// Finds the pipelines of which an event may inhibit others.
     pub(super) inhibitors: Matcher,
     pub(super) outputs: VecDeque<Output>,
@@ -77,6 +80,7 @@ impl Engine {
             now: Timestamp::ZERO,
             silences: Silences::default(),
             recent: RecentEvents::default(),
+            users: Users::default(),
             inhibitors: rules.inhibitors(),
             outputs: VecDeque::new(),
             rules,
@@ -102,14 +106,10 @@ impl Engine {
         while let Some(output) = self.sessions.poll_output() {
             match output {
                 SessionOutput::Record(entry) => {
-                    let queued = if let LedgerEntry::Queued { notification, session } = &entry {
-                        Some((*notification, session.clone()))
-                    } else {
-                        None
-                    };
+                    let taken = taken(&entry);
                     self.record(entry);
-                    if let Some((notification, session)) = queued {
-                        self.suppress_queued(notification, &session);
+                    if let Some((notification, session, taken)) = taken {
+                        self.admit(notification, &session, taken);
                     }
                 }
                 SessionOutput::Changed(session, change) => {
@@ -180,6 +180,36 @@ impl Engine {
     }
 }
 
+/// How a queue takes a notification.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Taken {
+    /// For the first time.
+    New,
+    /// Once more: its injection did not arrive, or its context is gone.
+    Again,
+}
+
+/// The notification that a queue has just taken, and the queue's session.
+fn taken(entry: &LedgerEntry) -> Option<(NotificationId, SessionId, Taken)> {
+    match entry {
+        LedgerEntry::Queued { notification, session } => Some((*notification, session.clone(), Taken::New)),
+        LedgerEntry::Returned { notification, session } | LedgerEntry::Recalled { notification, session } => {
+            Some((*notification, session.clone(), Taken::Again))
+        }
+        LedgerEntry::Unmatched { .. }
+        | LedgerEntry::Throttled { .. }
+        | LedgerEntry::Skipped { .. }
+        | LedgerEntry::Batched { .. }
+        | LedgerEntry::EventEnded { .. }
+        | LedgerEntry::Created { .. }
+        | LedgerEntry::Unclaimed { .. }
+        | LedgerEntry::Injected { .. }
+        | LedgerEntry::Confirmed { .. }
+        | LedgerEntry::NotificationEnded { .. }
+        | LedgerEntry::ForUser { .. } => None,
+    }
+}
+
 /// Which batches close before their time.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Closes {
@@ -197,7 +227,7 @@ pub(super) fn resources<'a>(
     zone: &'a Zone,
     silences: &'a Silences,
 ) -> Resources<'a> {
-    Resources { templates: &rules.templates, zone, silences }
+    Resources { templates: &rules.templates, zone, silences, muted: None }
 }
 
 /// The pipeline of a subscriber, by the subscriber's place in the rules.
@@ -235,6 +265,8 @@ macro_rules! folds {
             pub(super) silences: Held<'a, Silences>,
             #[serde(default)]
             pub(super) recent: Held<'a, RecentEvents>,
+            #[serde(default)]
+            pub(super) users: Held<'a, Users>,
             $(pub(super) $name: Held<'a, $fold>,)+
         }
 

@@ -71,6 +71,7 @@ impl Engine {
             now: _,
             silences,
             recent,
+            users,
             inhibitors: _,
             outputs,
         } = self;
@@ -86,6 +87,7 @@ impl Engine {
             zone: Held::Borrowed(zone),
             silences: Held::Borrowed(silences),
             recent: Held::Borrowed(recent),
+            users: Held::Borrowed(users),
             ..folds.state()
         }
     }
@@ -102,6 +104,7 @@ impl Engine {
         let EngineState { pipelines: mut memories, sessions, fanout, unclaimed, standing, .. } = state;
         let (tally, zone) = (state.tally.into_owned(), state.zone.into_owned());
         let (silences, recent) = (state.silences.into_owned(), state.recent.into_owned());
+        let users = state.users.into_owned();
         let recall = |rule: &Arc<_>, memory| Pipeline::remembering(Arc::clone(rule), memory);
         let pipelines: Vec<Pipeline> = rules
             .subscribers
@@ -112,7 +115,7 @@ impl Engine {
             (sessions.into_owned(), fanout.into_owned(), unclaimed.into_owned(), standing.into_owned());
         let sessions = Sessions::restored(parts, rules.conversation());
         let own = Self::new(rules);
-        let mut engine = Self { pipelines, sessions, folds, tally, zone, silences, recent, ..own };
+        let mut engine = Self { pipelines, sessions, folds, tally, zone, silences, recent, users, ..own };
         engine.restore_pipeline_deadlines();
         for (subscriber, memory) in memories {
             engine.end_waiting(&subscriber, memory);
@@ -155,6 +158,7 @@ impl Engine {
         self.resolvers = rules.resolvers();
         self.inhibitors = rules.inhibitors();
         self.folds.apply(&rules, Some(&self.rules));
+        let has_other_mutes = rules.mutes != self.rules.mutes;
         self.rules = rules;
         self.restore_pipeline_deadlines();
         for index in (0_u32..).take(self.pipelines.len()) {
@@ -163,6 +167,9 @@ impl Engine {
             self.drain_pipeline(index, now);
         }
         self.sessions.replace_settings(self.rules.conversation(), &switched_off);
+        if has_other_mutes {
+            self.apply_settings(None, now);
+        }
     }
 }
 

@@ -3,14 +3,12 @@
 //! Rows are suppressed by the pipelines. A pending notification is suppressed if each of its events is,
 //! and in a session of its own if what suppresses them is for a part of the sessions.
 
-use std::sync::Arc;
-
 use journal::time::Timestamp;
 use serde_json::json;
 
 use super::{
     io::Output,
-    parts::{Engine, pipeline, resources},
+    parts::{Engine, Taken, pipeline, resources},
 };
 use crate::{
     conversation::{SessionView, Sessions, Suppress},
@@ -20,6 +18,7 @@ use crate::{
     notification::{Nature, Notification, NotificationId, SubscriberId},
     pipeline::{
         Pipeline, Resources,
+        mute::Place,
         recent::RecentEvents,
         row,
         silence::{Began, Matchers, Silence, Silences},
@@ -57,16 +56,8 @@ impl Finder<'_> {
 
 /// Whether a silence concerns a session.
 fn concerns(matchers: &Matchers, session: &SessionView<'_>) -> bool {
-    let is_it = |id: &SessionId| id == session.id;
-    let is_in = |folder: &Arc<str>| {
-        let folder = Scope::Workspace(Arc::clone(folder));
-        session
-            .harness
-            .workspace
-            .as_ref()
-            .is_some_and(|own| folder.covers(&Scope::Workspace(Arc::clone(own))))
-    };
-    matchers.session.as_ref().is_none_or(is_it) && matchers.workspace.as_ref().is_none_or(is_in)
+    let place = Place { session: session.id, workspace: session.harness.workspace.as_deref() };
+    place.is_meant(matchers.session.as_ref(), matchers.workspace.as_ref())
 }
 
 impl Engine {
@@ -149,17 +140,24 @@ impl Engine {
     }
 
     /// Suppresses a notification that a session's queue has just taken, if that is suppressed in a part
-    /// of the sessions with this one.
-    pub(super) fn suppress_queued(&mut self, notification: NotificationId, session: &SessionId) {
+    /// of the sessions with this one. What suppresses it everywhere has acted before, unless the queue
+    /// takes it again.
+    pub(super) fn suppress_queued(
+        &mut self,
+        notification: NotificationId,
+        session: &SessionId,
+        taken: Taken,
+    ) {
+        let is_again = taken == Taken::Again;
         let is_scoped = self.silences.is_scoped() || self.pipelines.iter().any(Pipeline::inhibits_in_part);
-        if !is_scoped {
+        if !is_scoped && !is_again {
             return;
         }
         let now = self.now;
         let (mut finder, sessions) = self.finder(now);
         let decide = |notification: &Notification, session: &SessionView<'_>| {
             let is_in = |own: &Scope| own.concerns(session.id, session.harness.workspace.as_deref());
-            let is_silence = |own: &Matchers| own.is_scoped() && concerns(own, session);
+            let is_silence = |own: &Matchers| (is_again || own.is_scoped()) && concerns(own, session);
             finder.decide(notification, &Chosen { is_silence: &is_silence, is_in: &is_in })
         };
         let suppressed = sessions.suppress_one(notification, session, decide);

@@ -1,6 +1,8 @@
 //! The reasons why an event or a notification was not delivered, each with its word, its detail and
 //! its sentences. The values of the ledger's enums are parsed from their words.
 
+use std::sync::Arc;
+
 use journal::time::Timestamp;
 use serde::{
     Deserialize,
@@ -53,6 +55,11 @@ pub enum Reason {
     Silenced {
         /// The silence.
         by: SilenceId,
+    },
+    /// A user muted or disabled it.
+    Muted {
+        /// Who muted what.
+        by: Arc<str>,
     },
     /// An event inhibits it.
     Inhibited {
@@ -175,6 +182,7 @@ impl Reason {
             Self::Duplicate { of } => Some(of.to_string()),
             Self::RateLimited { retry_at } => Some(retry_at.to_string()),
             Self::Silenced { by } => Some(by.to_string()),
+            Self::Muted { by } => Some(by.to_string()),
             Self::Inhibited { by } => Some(by.to_string()),
             Self::BelowThreshold
             | Self::BatchOverflow
@@ -209,6 +217,9 @@ const SILENCED: ReasonText = notification(
 )
 .or_event("did not take it: the silence {detail} suppressed it", "aside silence shows {detail}");
 
+const MUTED: ReasonText = notification("muted", "{detail}", "aside mute lists what is muted")
+    .or_event("did not deliver it: {detail}", "aside mute lists what is muted");
+
 const INHIBITED: ReasonText =
     notification("inhibited", "the event {detail} inhibited it", "aside why {detail} shows that event")
         .or_event(
@@ -241,6 +252,7 @@ impl ReasonKind {
                 "if each of them should be delivered, raise `rate` of {subscriber}, then aside reload",
             ),
             Self::Silenced => SILENCED,
+            Self::Muted => MUTED,
             Self::Inhibited => INHIBITED,
             Self::Expired => notification(
                 "expired",

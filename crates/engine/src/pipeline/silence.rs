@@ -39,9 +39,9 @@ pub struct Matchers {
     /// The subscriber; `*` for all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub subscriber: Option<SubscriberId>,
-    /// The types of the events.
-    #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
-    pub types: Option<Pattern>,
+    /// The types of the events; any if empty.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub types: Vec<Pattern>,
     /// The source of the events.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<Arc<str>>,
@@ -64,7 +64,7 @@ impl Matchers {
     pub fn is_empty(&self) -> bool {
         let Self { subscriber, types, source, condition, session, workspace, critical: _ } = self;
         subscriber.is_none()
-            && types.is_none()
+            && types.is_empty()
             && source.is_none()
             && condition.is_none()
             && session.is_none()
@@ -88,7 +88,7 @@ impl fmt::Display for Matchers {
         };
         let parts = [
             (!what.is_empty()).then(|| what.to_owned()),
-            types.as_ref().map(|types| format!("events {types}")),
+            (!types.is_empty()).then(|| format!("events {}", patterns(types))),
             source.as_ref().map(|source| format!("from {source}")),
             condition.as_ref().map(|condition| format!("where {condition}")),
             session.as_ref().map(|session| format!("in session {session}")),
@@ -286,16 +286,35 @@ impl Silences {
     fn matches(&self, silence: &Silence, rule: &Subscriber, event: &Arc<Event>, is_critical: bool) -> bool {
         let matchers = &silence.matchers;
         let is_core = rule.activity == Activity::Core;
-        // Who silences a subscriber need not know the folders in which it has another text.
-        let is_its = |id: &SubscriberId| rule.territory.is_some() && id.as_str() == rule.id.in_file();
-        let is_named = matchers.subscriber.as_ref().is_some_and(|id| *id == rule.id || is_its(id));
+        let is_named = matchers.subscriber.as_ref().is_some_and(|id| is_of(id, rule));
         let is_for_all = matchers.subscriber.as_ref().is_none_or(|id| id.as_str() == ALL_SUBSCRIBERS);
         if !is_named && (is_core || !is_for_all) || is_critical && (is_core || !matchers.critical) {
             return false;
         }
-        matchers.types.as_ref().is_none_or(|types| types.matches(&event.event_type))
-            && matchers.source.as_ref().is_none_or(|source| **source == *event.source)
-            && (matchers.condition.is_none()
-                || self.conditions.get(&silence.id).is_some_and(|one| one.test(event).unwrap_or(false)))
+        matches_event(&matchers.types, matchers.source.as_deref(), self.conditions.get(&silence.id), event)
     }
+}
+
+/// Whether an event is of one of these types, if there are any, of this source, and `condition` holds;
+/// a condition that cannot be evaluated does not.
+pub(super) fn matches_event(
+    types: &[Pattern],
+    source: Option<&str>,
+    condition: Option<&Condition>,
+    event: &Arc<Event>,
+) -> bool {
+    (types.is_empty() || types.iter().any(|types| types.matches(&event.event_type)))
+        && source.is_none_or(|source| *source == *event.source)
+        && condition.is_none_or(|one| one.test(event).unwrap_or(false))
+}
+
+/// Whether a person means this subscriber by an id. Who names a subscriber need not know the folders in
+/// which it has another text.
+pub(crate) fn is_of(id: &SubscriberId, rule: &Subscriber) -> bool {
+    rule.id == *id || rule.territory.is_some() && id.as_str() == rule.id.in_file()
+}
+
+/// Patterns in a line.
+pub(super) fn patterns(types: &[Pattern]) -> String {
+    types.iter().map(Pattern::as_str).collect::<Vec<_>>().join(" ")
 }

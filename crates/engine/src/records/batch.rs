@@ -14,6 +14,7 @@ use crate::{
     notification::NotificationId,
     pipeline::silence::Silence,
     records::{self, SkipDecision},
+    user::UserSettings,
 };
 
 /// Records with consecutive positions and the same time.
@@ -148,6 +149,11 @@ impl Records {
     /// Adds the end of silences.
     pub fn silence_end(&mut self, silences: &[SilenceId]) {
         self.push(records::SILENCE_END, |body| records::encode_silence_end(silences, body));
+    }
+
+    /// Adds the settings of a user.
+    pub fn settings(&mut self, user: &str, settings: &UserSettings) {
+        self.push(records::SETTINGS, |body| records::encode_settings(user, settings, body));
     }
 
     /// Adds the local clock of the machine.

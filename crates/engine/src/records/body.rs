@@ -15,6 +15,7 @@ use crate::{
     ledger::ConfirmedBy,
     notification::{InjectionPoint, NotificationId},
     pipeline::silence::Silence,
+    user::UserSettings,
 };
 
 /// The version of every JSON body that is written, and the newest that is read. A field that a later
@@ -189,6 +190,13 @@ pub(super) struct Made<'a> {
 #[derive(Serialize, Deserialize)]
 pub(super) struct Unmade<'a> {
     pub(super) silences: Cow<'a, [SilenceId]>,
+}
+
+#[derive(Serialize, Deserialize)]
+pub(super) struct OfUser<'a> {
+    pub(super) user: Cow<'a, str>,
+    #[serde(flatten)]
+    pub(super) settings: Cow<'a, UserSettings>,
 }
 
 #[derive(Serialize, Deserialize)]

@@ -5,8 +5,8 @@ use std::error::Error;
 use crate::{
     event::Severity,
     exchange::{Budget, CarrierEffect, ContextChange, Dialect, Directive, Format, Trigger},
-    notification::{InjectionPoint, SubscriberId, Tokens},
-    pipeline::silence::Matchers,
+    notification::{Activation, InjectionPoint, Priority, SubscriberId, Tokens},
+    pipeline::{mute::Mute, silence::Matchers},
 };
 
 use super::*;
@@ -27,6 +27,16 @@ fn silence() -> Silence {
     };
     let (by, comment) = ("anna".into(), "db move".into());
     Silence { id: SilenceId::new("s1"), matchers, until: Timestamp::from_millis(9), by, comment }
+}
+
+fn settings() -> UserSettings {
+    let types = vec!["mcp.*".parse().expect("a pattern")];
+    UserSettings {
+        disabled: [SubscriberId::new("pager")].into_iter().collect(),
+        mute: vec![Mute { types, below: Some(Priority::High), ..Mute::default() }],
+        quiet: "22:00-07:00".parse().expect("hours"),
+        level: Some(Activation::Passive),
+    }
 }
 
 fn event() -> EventRef<'static> {
@@ -104,6 +114,11 @@ fn kinds_of_sessions() -> Vec<(u8, Vec<u8>, String)> {
             SILENCE_END,
             body(&|body| encode_silence_end(&[SilenceId::new("s1")], body)),
             input(Input::SilencesEnded(vec![SilenceId::new("s1")])),
+        ),
+        (
+            SETTINGS,
+            body(&|body| encode_settings("ada", &settings(), body)),
+            input(Input::UserSettings { user: "ada".into(), settings: Box::new(settings()) }),
         ),
         (ZONE, body(&|body| encode_zone(&zone(), body)), input(Input::ZoneChanged(zone()))),
         (
@@ -206,7 +221,7 @@ fn every_record_kind_round_trips() {
     let written: std::collections::BTreeSet<u8> = kinds.iter().map(|(kind, _, _)| *kind).collect();
     assert_eq!(
         written.into_iter().collect::<Vec<_>>(),
-        [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, DECIDED, ZONE, SILENCE, SILENCE_END]
+        [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, DECIDED, ZONE, SILENCE, SILENCE_END, SETTINGS]
     );
     for (kind, body, expected) in kinds {
         let read = decode(kind, SEQ, &body).expect("just written");
@@ -243,6 +258,10 @@ fn bodies_are_written_as_they_always_were() {
             r#"{"v":1,"id":"s1","matchers":{"subscriber":"pager","where":"payload.n > 1"},"until":9,"by":"anna","comment":"db move"}"#,
         ),
         (SILENCE_END, r#"{"v":1,"silences":["s1"]}"#),
+        (
+            SETTINGS,
+            r#"{"v":1,"user":"ada","disabled":["pager"],"mute":[{"types":["mcp.*"],"below":"high"}],"quiet":["22:00-07:00"],"level":"passive"}"#,
+        ),
         (
             ZONE,
             r#"{"v":1,"offset":3600,"changes":[[1774746000000,7200],[1792890000000,3600],[1806195600000,7200],[1824944400000,3600]]}"#,

@@ -357,6 +357,11 @@ pub fn inhibitions<T>(default: Option<Vec<T>>, max: usize, keys: Vec<Key>) -> Ke
     severities_when(default, max, keys)
 }
 
+/// Mutes.
+pub fn mutes<T>(default: Option<Vec<T>>, max: usize, keys: Vec<Key>) -> Key {
+    severities_when(default, max, keys)
+}
+
 /// One field of events.
 pub fn field<T>(_: Option<T>) -> Key {
     Key::described("a field")

@@ -2,6 +2,8 @@
 
 use std::{fmt, str::FromStr, time::Duration};
 
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
+
 use super::Timestamp;
 
 const DAY_MINUTES: u64 = 24 * 60;
@@ -20,6 +22,20 @@ const PARTS_MAX: usize = 64;
 /// begins with the first minute that exists; an hour that comes twice is in a part both times.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Hours(Vec<Part>);
+
+impl Serialize for Hours {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.iter().map(Part::to_string))
+    }
+}
+
+impl<'de> Deserialize<'de> for Hours {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let parts = Vec::<String>::deserialize(deserializer)?;
+        let parts = parts.iter().map(|part| part.parse().map_err(D::Error::custom));
+        parts.collect::<Result<_, _>>().map(Self)
+    }
+}
 
 /// A part of each week.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -104,6 +104,9 @@ pub(super) struct Entry {
     /// Another session is woken for it.
     #[serde(default, skip_serializing_if = "Not::not")]
     pub(super) is_quiet: bool,
+    /// The most that it may do by itself for the session's user; `None` for all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) level: Option<Activation>,
     /// What keeps it from being released.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) holds: Vec<Hold>,
@@ -120,12 +123,21 @@ impl Entry {
         }
     }
 
+    /// What it does by itself in this queue; a critical one is not limited.
+    fn activation(&self) -> Activation {
+        let own = self.notification.activation;
+        match self.level {
+            Some(level) if self.notification.priority < Priority::Critical => own.min(level),
+            Some(_) | None => own,
+        }
+    }
+
     pub(super) fn readiness(&self) -> Readiness {
         let notification = &self.notification;
         if !self.holds.is_empty() {
             return Readiness::Held;
         }
-        if notification.activation == Activation::Prompt {
+        if self.activation() == Activation::Prompt {
             match (self.is_released_by_user, self.is_recalled) {
                 (false, _) => return Readiness::User,
                 (true, false) => return Readiness::Asked,
@@ -152,7 +164,7 @@ impl Entry {
             Readiness::Held => false,
             Readiness::Asked => true,
             Readiness::Cancels | Readiness::Free | Readiness::NextTurn | Readiness::User => {
-                self.notification.activation == Activation::Active
+                self.activation() == Activation::Active
             }
         }
     }
@@ -238,6 +250,8 @@ pub struct Marks {
     pub(super) is_shown: bool,
     /// Another session is woken for it.
     pub(super) is_quiet: bool,
+    /// The most that it may do by itself there.
+    pub(super) level: Option<Activation>,
     /// Its holds there; `None` for those of a queue that takes it for the first time.
     pub(in crate::conversation) holds: Option<Vec<Hold>>,
 }

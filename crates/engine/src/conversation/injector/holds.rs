@@ -6,7 +6,7 @@ use crate::{
     exchange::{Exchange, Trigger},
     hold::{Hold, Wait},
     ledger::Reason,
-    notification::{InjectionPoint, Notification, NotificationId, Priority},
+    notification::{Activation, InjectionPoint, Notification, NotificationId, Priority},
 };
 
 /// The effect of a suppression on a pending notification of which it suppresses every row.
@@ -85,6 +85,11 @@ impl Injector {
             }
             Suppress::Hold(hold) => self.queue.hold_one(&id, hold),
         }
+    }
+
+    /// Limits what a pending notification may do by itself.
+    pub fn limit(&mut self, id: &NotificationId, level: Activation) {
+        self.queue.limit(id, level);
     }
 
     /// Adds a hold to the pending notifications that `is_wanted` selects.

@@ -386,14 +386,14 @@ impl Injector {
 
 /// An entry as its session leaves it.
 fn left(entry: &Entry) -> Left {
-    let Entry { has_cancelled, is_released_by_user, is_shown, is_quiet, .. } = *entry;
+    let Entry { has_cancelled, is_released_by_user, is_shown, is_quiet, level, .. } = *entry;
     let holds = Some(entry.holds.clone());
     let earlier = match entry.returned_from {
         Some(injection) => Earlier::By(injection),
         None if entry.is_recalled => Earlier::Perhaps,
         None => Earlier::Not,
     };
-    let marks = Marks { earlier, has_cancelled, is_released_by_user, is_shown, is_quiet, holds };
+    let marks = Marks { earlier, has_cancelled, is_released_by_user, is_shown, is_quiet, level, holds };
     Left { notification: Arc::clone(&entry.notification), marks }
 }
 

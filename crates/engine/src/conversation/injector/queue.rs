@@ -76,7 +76,7 @@ impl Queue {
 
     /// Adds a notification that another session left, with its state there.
     pub(super) fn push_left(&mut self, notification: Arc<Notification>, marks: Marks) {
-        let Marks { earlier, has_cancelled, is_released_by_user, is_shown, is_quiet, holds } = marks;
+        let Marks { earlier, has_cancelled, is_released_by_user, is_shown, is_quiet, level, holds } = marks;
         let entry = self.next(notification);
         let is_recalled = earlier == Earlier::Perhaps;
         let returned_from = match earlier {
@@ -90,6 +90,7 @@ impl Queue {
             is_released_by_user,
             is_shown,
             is_quiet,
+            level,
             holds: holds.unwrap_or_default(),
             ..entry
         });
@@ -105,6 +106,7 @@ impl Queue {
             is_released_by_user: false,
             is_shown: false,
             is_quiet: false,
+            level: None,
             holds: Vec::new(),
             arrival: self.arrivals,
         }
@@ -512,7 +514,7 @@ mod tests {
                 .map(|number| State { key: StateKey(number), seq: Seq(number), version: None })
                 .to_vec();
             let until = Timestamp::from_millis(5);
-            let hold = Hold::Quiet { since: Timestamp::ZERO, until };
+            let hold = Hold::Quiet { since: Timestamp::ZERO, until, of_user: false };
             queue.push(Arc::new(Notification { expires_at, states, ..made }), vec![hold]);
         }
         queue

@@ -80,7 +80,7 @@ pub(in crate::pipeline) fn resources() -> Resources<'static> {
     static TEMPLATES: LazyLock<Templates> = LazyLock::new(Templates::new);
     static ZONE: LazyLock<Zone> = LazyLock::new(Zone::default);
     static SILENCES: LazyLock<Silences> = LazyLock::new(Silences::default);
-    Resources { templates: &TEMPLATES, zone: &ZONE, silences: &SILENCES }
+    Resources { templates: &TEMPLATES, zone: &ZONE, silences: &SILENCES, muted: None }
 }
 
 /// A failed tool call for everybody, with these fields in its payload.

@@ -6,7 +6,7 @@ use super::Queue;
 use crate::{
     conversation::injector::entry::{Entry, Key, Readiness},
     hold::{Hold, HoldKind},
-    notification::{Notification, NotificationId},
+    notification::{Activation, Notification, NotificationId},
     sorted::SortedMap,
 };
 
@@ -46,6 +46,17 @@ impl Queue {
     pub(in crate::conversation::injector) fn hold_one(&mut self, id: &NotificationId, hold: &Hold) {
         if let Some(entry) = self.take(id) {
             self.restore_held(entry, hold);
+        }
+    }
+
+    /// Limits what a notification may do by itself.
+    pub(in crate::conversation::injector) fn limit(&mut self, id: &NotificationId, level: Activation) {
+        let level = (level < Activation::Active).then_some(level);
+        if self.get(id).is_some_and(|entry| entry.level != level)
+            && let Some(mut entry) = self.take(id)
+        {
+            entry.level = level;
+            self.restore(entry);
         }
     }
 

@@ -1,0 +1,176 @@
+//! The settings of users and the mutes of the configuration, where the queues of sessions take
+//! notifications, and for what is pending when they change.
+
+use std::sync::Arc;
+
+use journal::time::Timestamp;
+
+use super::parts::{Engine, Taken, pipeline};
+use crate::{
+    conversation::{Concerned, SessionView, Sessions, Suppress},
+    event::{Event, SessionId},
+    hold::Hold,
+    ledger::Reason,
+    notification::{Audience, Notification, NotificationId, Priority},
+    pipeline::{
+        mute::Place,
+        recent::RecentEvents,
+        rule::{Subscriber, Weight, is_alone},
+        territory,
+    },
+    rules::CompiledRules,
+    user::{OWN_USER, UserSettings, Users, user_of},
+};
+
+/// Finds what is muted.
+#[derive(Clone, Copy)]
+struct Finder<'a> {
+    rules: &'a CompiledRules,
+    users: &'a Users,
+    recent: &'a RecentEvents,
+}
+
+impl Finder<'_> {
+    /// Why a user does not get what `rule` makes of `events` at `place`, in words.
+    fn muted<'e>(
+        self,
+        user: &str,
+        place: Option<Place<'_>>,
+        rule: &Subscriber,
+        events: impl Iterator<Item = &'e Arc<Event>> + Clone,
+        priority: Priority,
+    ) -> Option<Arc<str>> {
+        let by_user = self.users.mutes(user, place, rule, events.clone(), priority);
+        by_user.or_else(|| {
+            let mute = self.rules.mutes.find(place, rule, events, priority)?;
+            Some(format!("aside.toml mutes {mute}").into())
+        })
+    }
+
+    /// What becomes of a notification in the queue of a session. The events of an old one may be
+    /// forgotten; then only its subscriber counts.
+    fn decide(self, notification: &Notification, session: &SessionView<'_>) -> Option<Suppress> {
+        let subscribers = &self.rules.subscribers;
+        let at = subscribers.binary_search_by(|rule| rule.id.cmp(&notification.subscriber)).ok()?;
+        let events = self.recent.get(notification.id).into_iter().flatten();
+        let place = Place { session: session.id, workspace: session.harness.workspace.as_deref() };
+        let (user, rule) = (user_of(session.harness), subscribers.get(at)?);
+        self.muted(user, Some(place), rule, events, notification.priority)
+            .map(|by| Suppress::End(Reason::Muted { by }))
+    }
+
+    fn has_none(self) -> bool {
+        self.users.is_empty() && self.rules.mutes.is_empty()
+    }
+}
+
+impl Engine {
+    fn mutes(&mut self) -> (Finder<'_>, &mut Sessions) {
+        let Self { rules, users, recent, sessions, .. } = self;
+        (Finder { rules, users, recent }, sessions)
+    }
+
+    /// Replaces the settings of a user.
+    pub(super) fn set_user(&mut self, user: &Arc<str>, settings: UserSettings, now: Timestamp) {
+        if self.users.set(user, settings, &self.zone, now) {
+            self.apply_settings(Some(user), now);
+        }
+    }
+
+    /// Notes the quiet hours of users that have begun or ended.
+    pub(super) fn note_quiet_users(&mut self, now: Timestamp) {
+        for user in self.users.note_time(&self.zone, now) {
+            self.apply_settings(Some(&user), now);
+        }
+    }
+
+    /// Applies the settings to what is pending in the sessions of a user; `None` for those of all.
+    pub(super) fn apply_settings(&mut self, of: Option<&Arc<str>>, now: Timestamp) {
+        let (mutes, sessions) = self.mutes();
+        let is_of = |session: &SessionView<'_>| of.is_none_or(|user| **user == *user_of(session.harness));
+        sessions.release_in(&is_of, |hold| matches!(hold, Hold::Quiet { of_user: true, .. }));
+        sessions.change_pending(&is_of, |notification, session| {
+            let user = user_of(session.harness);
+            (
+                mutes.decide(notification, session).or_else(|| quiet(mutes.users, user, notification, now)),
+                mutes.users.level(user),
+            )
+        });
+        self.drain_sessions();
+    }
+
+    /// Applies the settings of a session's user to a notification that its queue has just taken, and
+    /// what suppresses it in a part of the sessions with this one.
+    pub(super) fn admit(&mut self, notification: NotificationId, session: &SessionId, taken: Taken) {
+        let now = self.now;
+        let (mutes, sessions) = self.mutes();
+        if !mutes.has_none() {
+            let user = sessions.view(session).map(|session| user_of(session.harness).to_owned());
+            let level = user.map(|user| mutes.users.level(&user)).unwrap_or_default();
+            sessions.limit(notification, session, level);
+            let ended = sessions.suppress_one(notification, session, |own, session| {
+                let quiet = || quiet(mutes.users, user_of(session.harness), own, now);
+                mutes.decide(own, session).or_else(quiet)
+            });
+            if let Some((_, Suppress::End(_))) = ended {
+                return;
+            }
+        }
+        self.suppress_queued(notification, session, taken);
+    }
+
+    /// Why nobody gets what a pipeline makes of an event, if that is so now: it leaves it out of its
+    /// text.
+    pub(super) fn muted_for_all(&mut self, index: u32, event: &Arc<Event>) -> Option<Arc<str>> {
+        let rule = Arc::clone(pipeline(&mut self.pipelines, index).rule());
+        let (mutes, sessions) = self.mutes();
+        if mutes.has_none() {
+            return None;
+        }
+        let priority = match is_alone(&rule, Weight::new(&rule, event)) {
+            true => Priority::Critical,
+            false => rule.output.priority,
+        };
+        let events = || std::iter::once(event);
+        let own = mutes.muted(OWN_USER, None, &rule, events(), priority);
+        if rule.output.audience == Audience::User || own.is_none() && rule.output.audience == Audience::Both {
+            return own;
+        }
+        let scope = territory::scope_for(&rule, event);
+        let takers = match sessions.concerned(&scope) {
+            // It is decided where each queue takes the notification.
+            Concerned::Many => return None,
+            // A session that opens later decides.
+            Concerned::Nobody => return None,
+            Concerned::Few(takers) => takers,
+        };
+        let mut by = None;
+        for key in takers {
+            let session = sessions.view(sessions.id(key))?;
+            let place = Place { session: session.id, workspace: session.harness.workspace.as_deref() };
+            by = Some(mutes.muted(user_of(session.harness), Some(place), &rule, events(), priority)?);
+        }
+        by
+    }
+
+    /// Whether the daemon's own user does not get the notices of a notification.
+    pub(super) fn is_muted_for_user(&self, notification: &Notification) -> bool {
+        let Self { rules, users, recent, .. } = self;
+        let mutes = Finder { rules, users, recent };
+        let at = rules.subscribers.binary_search_by(|rule| rule.id.cmp(&notification.subscriber));
+        let Some(rule) = at.ok().and_then(|at| rules.subscribers.get(at)) else { return false };
+        let events = recent.get(notification.id).into_iter().flatten();
+        !mutes.has_none() && mutes.muted(OWN_USER, None, rule, events, notification.priority).is_some()
+    }
+
+    /// The settings of users.
+    pub fn users(&self) -> &Users {
+        &self.users
+    }
+}
+
+/// The hold of the user's quiet hours, unless the notification is never postponed.
+fn quiet(users: &Users, user: &str, notification: &Notification, now: Timestamp) -> Option<Suppress> {
+    let is_urgent = notification.priority == Priority::Critical;
+    users.hold(user, now).filter(|_| !is_urgent).map(Suppress::Hold)
+}
