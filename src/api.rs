@@ -39,6 +39,7 @@ mod questions;
 mod registry;
 mod reload;
 mod requester;
+mod respond;
 mod room;
 mod router;
 mod sessions;

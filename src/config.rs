@@ -34,6 +34,7 @@ pub(crate) mod layout;
 mod limits;
 mod mute;
 pub mod producers;
+mod repeat;
 mod sinks;
 mod subscriber;
 mod subscribers;

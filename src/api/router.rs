@@ -11,8 +11,8 @@ use axum::{
 
 use crate::api::{
     App, admin, clients, error::ApiError, events, exchange, formats, history, hooks, inbox, matching, mcp,
-    metrics, notify, questions, reload, sessions, settings, shell, silences, sources, statusline, stream,
-    trust, watches, webhooks,
+    metrics, notify, questions, reload, respond, sessions, settings, shell, silences, sources, statusline,
+    stream, trust, watches, webhooks,
 };
 
 /// The routes. Access control is added by the servers.
@@ -92,6 +92,7 @@ routes! {
     get "/v1/inbox" inbox::list,
     post "/v1/notifications/{id}/dismiss" inbox::dismiss,
     post "/v1/notifications/{id}/discuss" inbox::discuss,
+    post "/v1/notifications/{id}/respond" respond::respond,
     get "/v1/status" admin::status,
     post "/v1/admin/rebuild" admin::rebuild,
     post "/v1/reload" reload::reload,

@@ -59,11 +59,12 @@ impl Scope {
     pub(super) fn needed(method: &Method, path: &str) -> Option<Self> {
         let is_harness =
             ["/v1/sessions/", "/v1/hooks/", "/v1/statusline/"].iter().any(|begin| path.starts_with(begin));
+        let is_response = path.starts_with("/v1/notifications/") && path.ends_with("/respond");
         match path {
             "/healthz" | "/v1/openapi.json" | "/v1/instructions" | "/v1/formats" => None,
             "/v1/events" | ALERTS_PATH if method == Method::POST => Some(Self::Publish),
             _ if path.starts_with(WEBHOOKS_PATH) => Some(Self::Publish),
-            _ if is_harness => Some(Self::Exchange),
+            _ if is_harness || is_response => Some(Self::Exchange),
             _ if method == Method::GET || method == Method::HEAD => Some(Self::Read),
             _ => Some(Self::Admin),
         }

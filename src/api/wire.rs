@@ -12,6 +12,7 @@ pub mod history;
 pub mod inbox;
 pub mod notify;
 pub mod questions;
+pub mod respond;
 pub mod settings;
 pub mod silences;
 pub mod sources;

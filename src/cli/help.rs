@@ -41,7 +41,7 @@ const GROUPS: [Group; 5] = [
                 ],
             ),
             ("remind", &["aside remind 'in 20m' 'push the branch'", "aside remind 'at 14:30' standup"]),
-            ("inbox", &["aside inbox", "aside inbox dismiss last"]),
+            ("inbox", &["aside inbox", "aside inbox dismiss last", "aside inbox snooze last --for 1h"]),
             (
                 "silence",
                 &[

@@ -3,11 +3,11 @@
 use dialoguer::{Select, console::Term, theme::SimpleTheme};
 use hook::client::percent_encode;
 use serde::de::DeserializeOwned;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::{
     CliError, Context,
-    context::with_query,
+    context::{object, with_query},
     ids::{self, Names, ShortIds},
     terminal::{self, Terminal, Tone, one_line},
 };
@@ -49,6 +49,29 @@ enum Decision {
     Dismiss(Which),
     /// Hand a notification that waits for you to the agent; an idle agent is woken
     Discuss(Which),
+    /// Answer a delivered notification: it is not repeated
+    Acknowledge(Answered),
+    /// The same, and mark it as taken up
+    Investigate(Answered),
+    /// Hold a notification for a time, at most 24 hours and three times
+    Snooze(Snoozed),
+}
+
+#[derive(Debug, clap::Args)]
+struct Answered {
+    /// The notification, as in `aside history --notifications`, or a prefix of its id; `last` is the
+    /// newest
+    #[arg(value_name = "ID")]
+    id: String,
+}
+
+#[derive(Debug, clap::Args)]
+struct Snoozed {
+    #[command(flatten)]
+    which: Answered,
+    /// How long
+    #[arg(long = "for", value_name = "DURATION", default_value = "10m")]
+    lasts: String,
 }
 
 pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError> {
@@ -56,6 +79,9 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
         None => list(&args.list, context),
         Some(Decision::Dismiss(which)) => dismiss(which, context),
         Some(Decision::Discuss(which)) => discuss(which, context),
+        Some(Decision::Acknowledge(which)) => answer("acknowledge", &which.id, None, context),
+        Some(Decision::Investigate(which)) => answer("investigate", &which.id, None, context),
+        Some(Decision::Snooze(Snoozed { which, lasts })) => answer("snooze", &which.id, Some(lasts), context),
     }
 }
 
@@ -200,13 +226,43 @@ struct Which {
 }
 
 fn dismiss(which: &Which, context: &mut Context<'_>) -> Result<(), CliError> {
-    let id = decide("dismiss the notification", "dismiss", which, context)?;
+    let doing = "dismiss the notification";
+    let id = match decide(doing, "dismiss", which, context) {
+        // It may be delivered already.
+        Err(refused @ CliError::Refused { .. }) => {
+            let Ok(Some(id)) = ids::of_history(&which.id, context) else { return Err(refused) };
+            let path = format!("/v1/notifications/{}/respond", percent_encode(&id));
+            let answered = context.ask(doing, "POST", &path, Some(&json!({ "action": "dismiss" })));
+            answered.map_err(|_| refused)?;
+            id
+        }
+        done => done?,
+    };
     confirm("dismissed", &id, context)
 }
 
 fn discuss(which: &Which, context: &mut Context<'_>) -> Result<(), CliError> {
     let id = decide("hand the notification to the agent", "discuss", which, context)?;
     confirm("handed to the agent:", &id, context)
+}
+
+/// Answers a notification.
+fn answer(action: &str, text: &str, lasts: Option<&str>, context: &mut Context<'_>) -> Result<(), CliError> {
+    let doing = "answer the notification";
+    let id = ids::of_history(text, context)?.unwrap_or_else(|| text.to_owned());
+    let body = object([
+        ("action", Some(json!(action))),
+        ("for", lasts.map(Value::from)),
+        ("by", std::env::var("USER").ok().filter(|user| !user.is_empty()).map(Value::from)),
+    ]);
+    let path = format!("/v1/notifications/{}/respond", percent_encode(&id));
+    context.ask(doing, "POST", &path, Some(&body))?;
+    let done = match action {
+        "acknowledge" => "acknowledged",
+        "investigate" => "taken up:",
+        _ => "snoozed",
+    };
+    confirm(done, &id, context)
 }
 
 /// Prints the completed action.

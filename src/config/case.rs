@@ -58,6 +58,7 @@ impl SubscriberTest {
             | Action::Session(_)
             | Action::Silence(_)
             | Action::Settings(_)
+            | Action::Respond(..)
             | Action::Expire(_)
             | Action::Restart => None,
         })

@@ -213,6 +213,8 @@ settings! {
         dedupe_window_ms: u64 = 5_000, number(0..=60_000);
         /// The same with its unit, for up to a day; one of the two.
         dedupe_window: Duration, duration(DEDUPE_WINDOW), else "`dedupe_window_ms`";
+        /// The fields that `dedupe_key = "payload"` leaves out, such as a time.
+        dedupe_ignore: Vec<FieldPath> = Vec::new(), fields();
         /// Which of equal events a row shows, see [dedupe](#from-event-to-notification).
         dedupe_keep: Keep = Keep::First, word();
     }
@@ -318,7 +320,17 @@ pub(crate) fn read_dedupe(
             }
         }
     }
-    let rule = (!key.is_empty() && !window.is_zero()).then_some(DedupeRule { key, window, keep });
+    let ignore = std::mem::take(&mut keys.dedupe_ignore);
+    let is_whole = key.len() == 1 && key.iter().all(FieldPath::is_whole_payload);
+    if !ignore.is_empty() && !is_key_wrong && !is_whole {
+        let message = "`dedupe_ignore` needs `dedupe_key = \"payload\"`: of other keys it leaves out nothing";
+        section.object("dedupe_ignore", |value| value.error(message));
+    }
+    if ignore.iter().any(|field| !field.is_of_payload() || field.is_whole_payload()) {
+        let message = "`dedupe_ignore` names fields of the payload, such as `payload.ts`";
+        section.object("dedupe_ignore", |value| value.error(message));
+    }
+    let rule = (!key.is_empty() && !window.is_zero()).then_some(DedupeRule { key, ignore, window, keep });
     if keep == Keep::Newest
         && !is_key_wrong
         && let Some(doubt) = doubt_of_newest(rule.as_ref(), batching)
@@ -360,22 +372,9 @@ pub(super) fn unsupported_limits() -> Vec<Key> {
     }
 }
 
-/// The keys of `[output]`.
-pub(super) fn unsupported_output() -> Vec<Key> {
-    keys! {
-        /// Whether the agent has to answer.
-        requires_response: (), only("false");
-    }
-}
-
 /// Checks the keys of `[limits]`.
 pub(crate) fn check_limits(section: &mut Section<'_>) {
     refuse(section, "retain", values::flag);
-}
-
-/// Checks the keys of `[output]`.
-pub(crate) fn check_output(section: &mut Section<'_>) {
-    refuse(section, "requires_response", values::flag);
 }
 
 /// Refuses a value for which `check` returns true: one with another effect than an absent key.

@@ -33,6 +33,7 @@ use crate::config::{
     limits,
     lint_name::LintName,
     raw::{Document, Section, Value, finish_all},
+    repeat,
     report::{Diagnostic, Level, Place},
     threshold, values,
 };
@@ -42,7 +43,8 @@ pub(crate) use self::rows::{MAX_TOKENS, read_condition};
 
 /// The keys by which a subscriber selects events.
 const FILTER_KEYS: [&str; 4] = ["types", "sources", "severity_filter", "where"];
-const SECTIONS: [&str; 7] = ["subscriber", "events", "batching", "threshold", "limits", "output", "tests"];
+const SECTIONS: [&str; 8] =
+    ["subscriber", "events", "batching", "threshold", "limits", "repeat", "output", "tests"];
 /// Maximum cost of the wrapper of an injection; the intro of `markdown` is the longest.
 const WRAPPER_TOKENS: u32 = 60;
 
@@ -146,11 +148,10 @@ fn blamed(
 
 fn read(documents: &[Rc<Document<'_>>], context: &Context<'_>) -> SubscriberFile {
     let [first, document] = [documents.first(), documents.last()].map(|one| one.expect("a file"));
-    let (whole, file) = (first.file(), document.file());
     let all = || documents.iter().map(|document| &**document);
     let section = |name| Section::new(name, all());
-    let [mut subscriber, mut events, mut batching, mut threshold, mut limits, mut output] =
-        ["subscriber", "events", "batching", "threshold", "limits", "output"].map(section);
+    let [mut subscriber, mut events, mut batching, mut threshold, mut limits, mut repeat, mut output] =
+        ["subscriber", "events", "batching", "threshold", "limits", "repeat", "output"].map(section);
 
     let About { id, name, description, version, enabled, .. } = About::read(&mut subscriber);
     let core = id.as_ref().and_then(|id| context.core.get(id));
@@ -161,22 +162,22 @@ fn read(documents: &[Rc<Document<'_>>], context: &Context<'_>) -> SubscriberFile
     let dedupe = limits::read_dedupe(&mut batching, &mut keys, &batching_rule);
     let threshold_rule = threshold::read(&mut threshold, all());
     let limited = limits::read_limits(&mut limits, context.known_types);
+    let repeated = repeat::read(&mut repeat, all(), limited.resolve.is_some());
     if let Some(core) = core {
-        core.check(&mut limits, limited.resolve.as_ref(), &limited.order);
-        core.check_silence(&mut threshold, &mut limits);
+        core.check([&mut limits, &mut threshold], limited.resolve.as_ref(), &limited.order);
     }
     let LayoutRule { layout, own: own_text, words, mut places } =
-        layout::read(&mut output, id.as_ref(), [whole, file], &context.templates);
+        layout::read(&mut output, id.as_ref(), [first.file(), document.file()], &context.templates);
     let output_rule = read_output(&mut output, layout, words, context);
     check_audience(&mut output, &output_rule, activity, core);
     check_escalation(&mut output, &output_rule, activity, core);
-    let tests = context.fixtures.map(|fixtures| case::read(document, fixtures));
-    let (tests, wrong_tests) = tests.unwrap_or_default();
+    let (tests, wrong_tests) =
+        context.fixtures.map(|fixtures| case::read(document, fixtures)).unwrap_or_default();
 
     let place = subscriber.value("id").map(Value::place);
     places.chosen = places.chosen.or_else(|| place.clone());
     let filter_places = filter_places(&events);
-    let sections = vec![subscriber, events, batching, threshold, limits, output];
+    let sections = vec![subscriber, events, batching, threshold, limits, repeat, output];
     let found = finish_all(all(), &SECTIONS, sections).into_iter().chain(wrong_tests).collect::<Vec<_>>();
     let has_errors = found.iter().any(|diagnostic| diagnostic.level == Level::Error);
     let has_template =
@@ -201,6 +202,7 @@ fn read(documents: &[Rc<Document<'_>>], context: &Context<'_>) -> SubscriberFile
         ttl: limited.ttl,
         quiet: limited.quiet,
         deliver_after: limited.deliver_after,
+        repeat: repeated,
         inhibit: limited.inhibit,
         supersede_key: limited.supersede_key,
         order: limited.order,
@@ -268,8 +270,17 @@ fn read_output(
     words: Option<Arc<Sentence>>,
     context: &Context<'_>,
 ) -> OutputRule {
-    let Output { priority, inject_at, activation, active_for, interrupt, escalate_at, max_tokens, audience } =
-        Output::read(section);
+    let Output {
+        priority,
+        inject_at,
+        activation,
+        active_for,
+        interrupt,
+        escalate_at,
+        max_tokens,
+        audience,
+        requires_response,
+    } = Output::read(section);
     if let Some(inject_at) = inject_at.filter(|_| !section.is_wrong("priority")) {
         check_point(section, priority, inject_at);
     }
@@ -288,9 +299,9 @@ fn read_output(
         sentence: words,
         max_tokens: fitted(section, max_tokens, context.injection_tokens),
         audience,
+        requires_response,
     };
     check_wake(section, &rule, context.wake.threshold);
-    limits::check_output(section);
     rule
 }
 
@@ -405,9 +416,15 @@ impl Protected {
 impl Protected {
     /// Finds keys in a later file's `[limits]` that withdraw its notifications, or by which its events
     /// would end as older ones.
-    pub(crate) fn check(&self, limits: &mut Section<'_>, resolve: Option<&ResolveRule>, order: &OrderRule) {
+    pub(crate) fn check(
+        &self,
+        [limits, threshold]: [&mut Section<'_>; 2],
+        resolve: Option<&ResolveRule>,
+        order: &OrderRule,
+    ) {
         self.check_resolve(limits, resolve);
         self.check_order(limits, order);
+        self.check_silence(threshold, limits);
     }
 
     /// Finds keys of a later file that would suppress its events.

@@ -4,7 +4,7 @@ use std::{ops::RangeInclusive, time::Duration};
 
 use engine::{
     event::FieldPath,
-    pipeline::threshold::{Measure, ThresholdRule},
+    pipeline::threshold::{Measure, ThresholdRule, Within},
     settings::{Keys as _, settings},
 };
 
@@ -32,14 +32,21 @@ settings! {
         sum: FieldPath, field(), else "none";
         /// The levels, ascending.
         at: Vec<f64>, levels(LEVELS_MAX);
-        /// How long an event counts, exact to one part in 60.
-        within: Duration, required_duration(WITHIN);
+        /// How long an event counts, exact to one part in 60; or `"day"`, since local midnight.
+        within: Within, required_duration_or_day(WITHIN);
     }
 }
 
 impl Section<'_> {
-    fn required_duration(&mut self, key: &'static str, range: RangeInclusive<Duration>) -> Option<Duration> {
-        self.require(key, |value| values::duration(value, range.clone()))
+    fn required_duration_or_day(
+        &mut self,
+        key: &'static str,
+        range: RangeInclusive<Duration>,
+    ) -> Option<Within> {
+        self.require(key, |value| match value.get().as_str() {
+            Some("day") => Ok(Within::Day),
+            _ => values::duration(value, range.clone()).map(Within::Sliding),
+        })
     }
 }
 

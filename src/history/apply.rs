@@ -147,7 +147,11 @@ fn follow(connection: &Connection, note: &Note, entry: &LedgerEntry) -> Result<(
         | LedgerEntry::Batched { .. }
         | LedgerEntry::EventEnded { .. }
         | LedgerEntry::Created { .. }
+        | LedgerEntry::Repeated { .. }
         | LedgerEntry::ForUser { .. } => return Ok(()),
+        LedgerEntry::Responded { notification, session, action, by } => {
+            (notification, Some(session), action.state(), Some(&**by), None)
+        }
         LedgerEntry::Unclaimed { notification } => (notification, None, "unclaimed", None, None),
         LedgerEntry::Queued { notification, session } => {
             connection

@@ -377,6 +377,8 @@ impl Replayed {
             | LedgerEntry::Confirmed { .. }
             | LedgerEntry::Returned { .. }
             | LedgerEntry::Recalled { .. }
+            | LedgerEntry::Repeated { .. }
+            | LedgerEntry::Responded { .. }
             | LedgerEntry::ForUser { .. } => {}
         }
     }

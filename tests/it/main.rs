@@ -51,6 +51,7 @@ mod real_client;
 mod receipts;
 mod recovery;
 mod reference;
+mod responses;
 mod rules;
 mod run;
 mod scenario;

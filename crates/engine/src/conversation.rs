@@ -31,7 +31,7 @@ pub use self::{
     exchange::Begun,
     fanout::{DIRECT_MAX, LOG_MAX, TAKEN_PER_TICK},
     holds::Suppressed,
-    injector::Suppress,
+    injector::{Received, Suppress},
     lifecycle::{Met, Suspension},
     naming::Named,
     session::{InjectionSettings, PENDING_MAX, SessionKey, SessionSettings, SessionView, Settings},

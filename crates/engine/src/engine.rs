@@ -49,7 +49,7 @@ impl Engine {
                 self.exchange(seq, request, &exchange, &release, now);
             }
             Input::Skipped { event } => self.skip(event),
-            Input::Ack { session, injection, by } => self.sessions.ack(&session, &injection, by),
+            Input::Ack { session, injection, by } => self.sessions.ack(&session, &injection, by, now),
             Input::Undelivered { session, injection } => {
                 self.sessions.take_back_undelivered(&session, &injection);
             }
@@ -69,6 +69,9 @@ impl Engine {
             Input::RulesReplaced(rules) => self.replace_rules(rules, now),
             Input::ShuttingDown => self.close_batches(|_| true, Closes::AtShutdown, now),
             Input::Silenced(silence) => self.begin_silence(&silence, now),
+            Input::Responded { notification, response } => {
+                self.sessions.respond(&notification, &response, now);
+            }
             Input::UserSettings { user, settings } => self.set_user(&user, *settings, now),
             Input::SilencesEnded(ids) => ids.into_iter().for_each(|id| self.end_silence(id, now)),
             Input::ZoneChanged(zone) => self.set_zone(zone, now),

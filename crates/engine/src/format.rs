@@ -19,10 +19,11 @@
 //! #     rows_name_sources: false, content: "tool_fails[2]{tool,error}:\n  grep,timeout\n  fetch,\"404: gone\"".into(), tokens: Tokens(20),
 //! #     sentences: Vec::new(),
 //! #     events: Vec::new(), created_at: Timestamp::ZERO, expires_at: None, deliver_after: Box::default(),
+//! #     requires_response: false, repeat: None,
 //! # };
 //! let pending = Counts::new(&[(SubscriberId::new("ci_check"), 3)].into(), Detail::Subscribers);
 //! let overflow = Overflow { pending, ..Overflow::default() };
-//! let items = [Item { notification: &notification, redelivered: false, cut: None }];
+//! let items = [Item { notification: &notification, redelivered: false, cut: None, reminder: 0 }];
 //! let injection = InjectionId::new("7fq2kd");
 //! let carrier = Carrier {
 //!     format: Format::Xml, dialect: Dialect::Chat, injection: &injection, replaces: Replaces::Nothing, is_first: true,
@@ -149,8 +150,10 @@ pub fn sizes(format: Format) -> [Tokens; 2] {
 pub fn sample(format: Format, contents: &[(&str, &str)]) -> String {
     let made: Vec<Notification> =
         contents.iter().map(|(subscriber, content)| sample::notification(subscriber, content)).collect();
-    let items: Vec<Item<'_>> =
-        made.iter().map(|notification| Item { notification, redelivered: false, cut: None }).collect();
+    let items: Vec<Item<'_>> = made
+        .iter()
+        .map(|notification| Item { notification, redelivered: false, cut: None, reminder: 0 })
+        .collect();
     let carrier = Carrier {
         format,
         dialect: format.dialects().first().copied().unwrap_or_default(),
@@ -200,11 +203,13 @@ mod tests {
             created_at: Timestamp::ZERO,
             expires_at: None,
             deliver_after: Box::default(),
+            requires_response: false,
+            repeat: None,
         }
     }
 
     pub(super) fn item(notification: &Notification, redelivered: bool) -> Item<'_> {
-        Item { notification, redelivered, cut: None }
+        Item { notification, redelivered, cut: None, reminder: 0 }
     }
 
     pub(super) fn counts(of: &[(&str, u32)]) -> Counts {

@@ -55,6 +55,13 @@ pub enum Hold {
         /// The first that comes true ends it.
         waits: Vec<Wait>,
     },
+    /// An agent or a user put it off.
+    Snoozed {
+        /// When.
+        since: Timestamp,
+        /// Until when.
+        until: Timestamp,
+    },
     /// A silence; its notification is only about conditions.
     Silenced {
         /// When it began, or when the queue took it.
@@ -191,6 +198,7 @@ impl Hold {
         match self {
             Self::Quiet { since, .. }
             | Self::Deferred { since, .. }
+            | Self::Snoozed { since, .. }
             | Self::Silenced { since, .. }
             | Self::Inhibited { since, .. } => *since,
         }
@@ -199,7 +207,7 @@ impl Hold {
     /// The time at which it ends by itself, if it has one that its queue knows.
     pub fn until(&self) -> Option<Timestamp> {
         match self {
-            Self::Quiet { until, .. } => Some(*until),
+            Self::Quiet { until, .. } | Self::Snoozed { until, .. } => Some(*until),
             Self::Deferred { waits, .. } => waits
                 .iter()
                 .filter_map(|wait| if let Wait::Until(at) = wait { Some(*at) } else { None })

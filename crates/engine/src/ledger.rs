@@ -8,6 +8,8 @@
 
 mod reason;
 
+use std::sync::Arc;
+
 use std::borrow::Cow;
 
 use journal::time::Timestamp;
@@ -17,7 +19,9 @@ use strum::{EnumDiscriminants, IntoStaticStr};
 use crate::{
     event::{Seq, SessionId},
     exchange::InjectionId,
-    notification::{InjectionPoint, Notification, NotificationId, Sink, SubscriberId, Tokens},
+    notification::{
+        InjectionPoint, Notification, NotificationId, Sink, SubscriberId, Tokens, repeat::Action,
+    },
     sorted::SortedMap,
 };
 
@@ -141,6 +145,26 @@ pub enum LedgerEntry {
         notification: NotificationId,
         /// The session.
         session: SessionId,
+    },
+    /// The delivered notification waits for its repetition of this number.
+    Repeated {
+        /// The notification.
+        notification: NotificationId,
+        /// The session.
+        session: SessionId,
+        /// The number, from 1.
+        number: u32,
+    },
+    /// The notification was answered.
+    Responded {
+        /// The notification.
+        notification: NotificationId,
+        /// A session that has or had it.
+        session: SessionId,
+        /// The answer.
+        action: Action,
+        /// Who gave it.
+        by: Arc<str>,
     },
     /// The notification ended without delivery to `session`, or to any session if `None`.
     NotificationEnded {
@@ -435,6 +459,8 @@ impl Tally {
             | LedgerEntry::Queued { .. }
             | LedgerEntry::Returned { .. }
             | LedgerEntry::Recalled { .. }
+            | LedgerEntry::Repeated { .. }
+            | LedgerEntry::Responded { .. }
             | LedgerEntry::ForUser { .. } => {}
         }
     }
@@ -487,6 +513,8 @@ pub enum EntryKind {
     Confirmed,
     Returned,
     Recalled,
+    Repeated,
+    Responded,
     NotificationEnded,
     UserQueued,
     UserSent,
@@ -512,6 +540,8 @@ impl LedgerEntry {
             Self::Confirmed { .. } => EntryKind::Confirmed,
             Self::Returned { .. } => EntryKind::Returned,
             Self::Recalled { .. } => EntryKind::Recalled,
+            Self::Repeated { .. } => EntryKind::Repeated,
+            Self::Responded { .. } => EntryKind::Responded,
             Self::NotificationEnded { .. } => EntryKind::NotificationEnded,
             Self::ForUser { step, .. } => match step {
                 Step::Queued(_) => EntryKind::UserQueued,

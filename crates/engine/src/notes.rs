@@ -154,6 +154,8 @@ impl Notes {
             | LedgerEntry::Confirmed { .. }
             | LedgerEntry::Returned { .. }
             | LedgerEntry::Recalled { .. }
+            | LedgerEntry::Repeated { .. }
+            | LedgerEntry::Responded { .. }
             | LedgerEntry::NotificationEnded { .. }
             | LedgerEntry::ForUser { subject: Subject::Notification(_), .. } => {}
         }

@@ -7,6 +7,8 @@
 
 mod counts;
 pub mod link;
+mod priority;
+pub mod repeat;
 mod version;
 
 use std::{fmt, ops::Not, str::FromStr, sync::Arc};
@@ -16,6 +18,7 @@ use serde::{Deserialize, Serialize};
 use strum::{IntoStaticStr, VariantArray};
 use toon::Document;
 
+use self::repeat::Repeat;
 use crate::{
     event::{Scope, Seq, Severity},
     hold::Wait,
@@ -25,26 +28,11 @@ use crate::{
 };
 
 pub use counts::{Counts, Detail, NAMED_MAX};
+pub use priority::Priority;
 pub use toon::Tokens;
 pub use version::{Ordinal, Relation, Version};
 
-impl_as_str!(Priority, InjectionPoint, Activation, ActiveFor, Audience, Sink, Interrupt);
-
-/// The priority of a notification, in ascending order of urgency.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[derive(IntoStaticStr, strum::Display, VariantArray)]
-#[strum(serialize_all = "snake_case")]
-pub enum Priority {
-    /// At its own injection point, and at the start and the end of any turn.
-    Low,
-    /// As low, but one for `turn_start` is not released at the end of a turn.
-    Normal,
-    /// As normal, and after any tool.
-    High,
-    /// At any point, and beyond the budget, but within a carrier's capacity.
-    Critical,
-}
+impl_as_str!(InjectionPoint, Activation, ActiveFor, Audience, Sink, Interrupt);
 
 /// The moments at which text may enter an agent's context.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -264,6 +252,8 @@ impl Notification {
             created_at: Timestamp::ZERO,
             expires_at: None,
             deliver_after: Box::default(),
+            requires_response: false,
+            repeat: None,
         }
     }
 }
@@ -389,6 +379,12 @@ pub struct Notification {
     /// What its delivery waits for, the first of them; empty for nothing.
     #[serde(default, skip_serializing_if = "<[Wait]>::is_empty")]
     pub deliver_after: Box<[Wait]>,
+    /// Whether it asks for an answer.
+    #[serde(default, skip_serializing_if = "Not::not")]
+    pub requires_response: bool,
+    /// How it is repeated once it is delivered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repeat: Option<Box<Repeat>>,
 }
 
 impl Notification {

@@ -376,7 +376,7 @@ impl Pipeline {
             return self.dedupe(seq, event, scope, weight, resources, now).map(|()| None);
         };
         let key = self.key.state(&rule.by, self.rule.wake.trust_in(event), event);
-        let (reached, counted) = self.thresholds.add(rule, key, event, now);
+        let (reached, counted) = self.thresholds.add(rule, key, event, (now, resources.zone.midnight(now)));
         let failure = counted.err().map(|_| "`sum` names no number in this event, which counts 0".to_owned());
         self.judge(FailedPart::Threshold, failure, now);
         if reached.is_some() {
@@ -511,6 +511,8 @@ impl Pipeline {
             created_at: now,
             expires_at: rule.ttl.map(|ttl| now + ttl),
             deliver_after: rule.waits(priority, now, resources.zone),
+            requires_response: rule.output.requires_response,
+            repeat: rule.repeat.clone(),
         });
         let is_in_force = |hold: &Hold| self.is_in_force(hold, resources);
         let hold = batch.rows.first().and_then(|row| row.suppressed.clone()).filter(is_in_force);

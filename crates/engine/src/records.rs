@@ -15,8 +15,8 @@ use serde::{Serialize, de::DeserializeOwned};
 
 pub use self::batch::Records;
 use self::body::{
-    Asked, Bare, Carried, Cause, Closed, Decided, Head, Local, Made, Moved, MovedTo, OfUser, Opened, Rules,
-    Seen, Skipped, Unmade, VERSION, Versioned,
+    Answered, Asked, Bare, Carried, Cause, Closed, Decided, Head, Local, Made, Moved, MovedTo, OfUser,
+    Opened, Rules, Seen, Skipped, Unmade, VERSION, Versioned,
 };
 use journal::time::{Timestamp, zone::Zone};
 
@@ -29,7 +29,7 @@ use crate::{
     exchange::{Decision, Exchange, Harness, InjectionId, Process, Release, ReleaseRecord},
     hold::SilenceId,
     ledger::ConfirmedBy,
-    notification::NotificationId,
+    notification::{NotificationId, repeat::Response},
     pipeline::silence::Silence,
     user::UserSettings,
 };
@@ -70,6 +70,8 @@ pub const SILENCE: u8 = 18;
 pub const SILENCE_END: u8 = 19;
 /// A user's settings are replaced.
 pub const SETTINGS: u8 = 20;
+/// An agent or a user answers a notification.
+pub const RESPONSE: u8 = 21;
 /// A record was lost, as found by a repair of the journal; the highest number, so that kinds of
 /// inputs can be added below.
 pub const LOST: u8 = 255;
@@ -187,6 +189,7 @@ pub const fn kind_name(kind: u8) -> Option<&'static str> {
         SILENCE => "silence",
         SILENCE_END => "silence_end",
         SETTINGS => "settings",
+        RESPONSE => "response",
         RELEASED => "released",
         SKIPPED => "skipped",
         DECIDED => "decided",
@@ -319,6 +322,11 @@ pub fn encode_silence_end(silences: &[SilenceId], body: &mut Vec<u8>) {
     write(Unmade { silences: silences.into() }, body);
 }
 
+/// Appends the body of a [`RESPONSE`].
+pub fn encode_response(notification: &NotificationId, response: &Response, body: &mut Vec<u8>) {
+    write(Answered { notification: *notification, response: Cow::Borrowed(response) }, body);
+}
+
 /// Appends the body of a [`SETTINGS`].
 pub fn encode_settings(user: &str, settings: &UserSettings, body: &mut Vec<u8>) {
     write(OfUser { user: user.into(), settings: Cow::Borrowed(settings) }, body);
@@ -402,7 +410,7 @@ pub fn decode(kind: u8, seq: Seq, body: &[u8]) -> Result<RecordInput<'_>, Record
             let Moved { session, state: MovedTo::Idle, source: _, as_of } = body.read()?;
             Input::SessionIdle { session: session.into_owned(), as_of }
         }
-        DECIDED | SILENCE | SILENCE_END | SETTINGS => body.read_of_person(kind)?,
+        DECIDED | SILENCE | SILENCE_END | SETTINGS | RESPONSE => body.read_of_person(kind)?,
         ZONE => {
             let Local { zone } = body.read()?;
             Input::ZoneChanged(zone.into_owned())
@@ -459,6 +467,10 @@ impl Body<'_> {
             SILENCE => {
                 let Made { silence } = self.read()?;
                 Input::Silenced(Box::new(silence.into_owned()))
+            }
+            RESPONSE => {
+                let Answered { notification, response } = self.read()?;
+                Input::Responded { notification, response: response.into_owned() }
             }
             SETTINGS => {
                 let OfUser { user, settings } = self.read()?;

@@ -22,12 +22,13 @@ use journal::time::{Timestamp, short_duration};
 use crate::api::{
     error::ApiError,
     exchange::perform,
-    notify, questions,
+    notify, questions, respond,
     watches::{self, Begun},
     wire::{
-        inbox::InboxRequest,
+        inbox::{InboxRequest, InboxResponse},
         notify::NotifyRequest,
         questions::{Asked, QuestionRequest},
+        respond::{RespondRequest, read_action},
         watches::WatchRequest,
     },
 };
@@ -92,6 +93,13 @@ async fn inbox(call: &Called<'_>) -> Result<String, ApiError> {
     if let Some(id) = request.cancel {
         let ended = watches::end(call.app, &watches, &id).await?;
         return Ok(format!("ended {}: {}", short(&ended.id), waits_for(&ended)));
+    }
+    if let Some(InboxResponse { id, action, lasts }) = request.respond {
+        let now = call.app.now();
+        let (action, until) = read_action(&action, lasts.as_deref(), now).map_err(ApiError::bad)?;
+        let request = RespondRequest { action, until, by: None, session: Some(session.clone()) };
+        respond::answer(call.app, &id, Some(session), request).await?;
+        return Ok(format!("{}: {id}", action.state()));
     }
     let exchange = Exchange {
         tool: Some("inbox".into()),

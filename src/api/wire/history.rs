@@ -327,6 +327,19 @@ impl LedgerLine {
             | LedgerEntry::Recalled { notification, session } => {
                 Self { session: text(session), notification: text(notification), ..line }
             }
+            LedgerEntry::Repeated { notification, session, number } => Self {
+                session: text(session),
+                detail: Some(number.to_string()),
+                notification: text(notification),
+                ..line
+            },
+            LedgerEntry::Responded { notification, session, action, by } => Self {
+                session: text(session),
+                by: Some(by.to_string().into()),
+                detail: Some(action.state().to_owned()),
+                notification: text(notification),
+                ..line
+            },
             LedgerEntry::Injected { notification, session, injection, point, redelivered } => Self {
                 session: text(session),
                 injection: Some(injection.to_string()),

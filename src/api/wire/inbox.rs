@@ -16,8 +16,32 @@ pub struct InboxRequest {
     /// The watch to end, by its id or a prefix of it; without one the request takes the pending
     /// notifications and lists the open watches.
     pub cancel: Option<String>,
+    /// The answer to a notification.
+    pub respond: Option<InboxResponse>,
     /// The session of the inbox.
     pub session: Option<SessionId>,
+}
+
+/// An answer to a notification.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InboxResponse {
+    /// The notification, or the beginning of its id as in the text.
+    pub id: String,
+    /// The action.
+    pub action: String,
+    /// How long a snooze lasts.
+    pub lasts: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ResponseBody<'a> {
+    #[serde(borrow)]
+    id: Text<'a>,
+    #[serde(borrow)]
+    action: Text<'a>,
+    #[serde(borrow, rename = "for")]
+    lasts: Option<Text<'a>>,
 }
 
 #[derive(Deserialize)]
@@ -25,6 +49,8 @@ pub struct InboxRequest {
 struct InboxBody<'a> {
     #[serde(borrow)]
     cancel: Option<Text<'a>>,
+    #[serde(borrow)]
+    respond: Option<ResponseBody<'a>>,
     #[serde(borrow)]
     session: Option<Text<'a>>,
 }
@@ -34,9 +60,15 @@ impl InboxRequest {
     ///
     /// Errors: the first invalid or unknown field.
     pub fn read(text: &str) -> Result<Self, FieldError> {
-        let InboxBody { cancel, session } = request::read(text)?;
+        let InboxBody { cancel, respond, session } = request::read(text)?;
+        let response = |ResponseBody { id, action, lasts }: ResponseBody<'_>| InboxResponse {
+            id: id.trim().to_owned(),
+            action: action.to_string(),
+            lasts: lasts.map(|lasts| lasts.to_string()),
+        };
         Ok(Self {
             cancel: cancel.map(|id| id.trim().to_owned()).filter(|id| !id.is_empty()),
+            respond: respond.map(response),
             session: read_name("session", session)?.map(|id| SessionId::new(&id)),
         })
     }
@@ -95,7 +127,7 @@ pub struct WaitingView {
 #[cfg_attr(test, derive(utoipa::ToSchema))]
 #[serde(default)]
 pub struct HoldView {
-    /// `quiet`, `deferred`, `silenced` or `inhibited`.
+    /// `quiet`, `deferred`, `snoozed`, `silenced` or `inhibited`.
     pub kind: String,
     /// The key of its subscriber, the silence, the event that causes it, or the user's settings.
     pub cause: String,
@@ -115,6 +147,7 @@ impl HoldView {
         let (cause, waits) = match hold {
             Hold::Quiet { of_user: false, .. } => ("limits.quiet".to_owned(), &[][..]),
             Hold::Quiet { of_user: true, .. } => ("the user's settings".to_owned(), &[][..]),
+            Hold::Snoozed { .. } => ("a response".to_owned(), &[][..]),
             Hold::Deferred { waits, .. } => ("limits.deliver_after".to_owned(), &waits[..]),
             Hold::Silenced { by, .. } => (by.to_string(), &[][..]),
             Hold::Inhibited { by, .. } => (by.to_string(), &[][..]),
@@ -148,7 +181,11 @@ mod tests {
         let read = |text: &str| InboxRequest::read(text).map_err(|error| error.to_string());
         assert_eq!(read("{}"), Ok(InboxRequest::default()));
         assert_eq!(read(r#"{"cancel":" "}"#), Ok(InboxRequest::default()));
-        let whole = InboxRequest { cancel: Some("w1".to_owned()), session: Some(SessionId::new("s1")) };
+        let whole = InboxRequest {
+            cancel: Some("w1".to_owned()),
+            session: Some(SessionId::new("s1")),
+            ..InboxRequest::default()
+        };
         assert_eq!(read(r#"{"cancel":"w1 ","session":"s1"}"#), Ok(whole));
         let wrong = read(r#"{"cancle":"w1"}"#).expect_err("no such field");
         assert!(wrong.contains("`cancel`"), "{wrong}");

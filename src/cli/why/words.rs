@@ -81,6 +81,10 @@ pub(super) fn sentence(line: &LedgerLine, names: &Names) -> String {
                 "{notification} is pending again in session {session}: the context was lost, and its condition still holds"
             )
         }
+        EntryKind::Repeated => {
+            format!("{notification} waits in session {session} for its repetition {detail}")
+        }
+        EntryKind::Responded => format!("{notification} is {detail} in session {session}, by {by}"),
         EntryKind::NotificationEnded => {
             let place = line.session.as_ref().map(|_| format!(" in session {session}")).unwrap_or_default();
             format!("{notification} ended{place}: {}", end(line, |text| text.notification))
@@ -154,6 +158,10 @@ fn next_after(line: &LedgerLine, history: &[LedgerLine]) -> String {
         EntryKind::Created | EntryKind::Queued | EntryKind::Returned | EntryKind::Recalled => {
             format!("the next exchange at its point delivers it; aside inbox dismiss {notification} ends it")
         }
+        EntryKind::Repeated => {
+            format!("aside inbox acknowledge {notification} answers it, so that it is not repeated")
+        }
+        EntryKind::Responded => nothing(),
         EntryKind::Injected => {
             "it is not confirmed yet; the next step or the end of the turn confirms it".to_owned()
         }

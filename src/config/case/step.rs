@@ -6,7 +6,10 @@ use engine::{
     event::SessionId,
     exchange::{Budget, ContextChange, Format},
     hold::SilenceId,
-    notification::{InjectionPoint, SubscriberId, Tokens},
+    notification::{
+        InjectionPoint, SubscriberId, Tokens,
+        repeat::{Action as RepeatAction, SNOOZE_MAX},
+    },
     pipeline::silence::{Matchers, SILENCE_DEFAULT, SILENCE_MAX},
     user::UserSettings,
     words::impl_as_str,
@@ -32,7 +35,7 @@ const SILENCE: &str = "silence";
 /// Largest limit of an exchange in a test.
 const LIMIT_MAX: u32 = 1_000_000;
 /// The keys of which a step that is a table has one.
-const KINDS: [&str; 6] = ["exchange", "state", "silence", "expire", "settings", "restart"];
+const KINDS: [&str; 7] = ["exchange", "state", "silence", "expire", "settings", "respond", "restart"];
 
 /// One step of a test.
 #[derive(Debug, Clone, PartialEq)]
@@ -58,6 +61,8 @@ pub enum Action {
     Silence(Box<TestSilence>),
     /// A person ends a silence, by its name.
     Expire(SilenceId),
+    /// An answer to what was delivered last; a snooze lasts so long.
+    Respond(RepeatAction, Option<Duration>),
     /// A user's settings are other ones.
     Settings(Box<(Arc<str>, UserSettings)>),
     /// The daemon writes a snapshot, and another one continues from it.
@@ -166,6 +171,7 @@ fn read_table(value: &Value<'_>, mut section: Section<'_>) -> Parsed<Step> {
         "exchange" => exchange(&mut section).map(|exchange| Action::Exchange(Box::new(exchange))),
         "state" => session(&mut section).map(Action::Session),
         "silence" => section.read("silence", silence).map(|silence| Action::Silence(Box::new(silence))),
+        "respond" => respond(&mut section),
         "settings" => {
             section.read("settings", mute::read_settings).map(|own| Action::Settings(Box::new(own)))
         }
@@ -246,6 +252,15 @@ fn silence(value: &Value<'_>) -> Parsed<TestSilence> {
         return Err(vec![value.error(message)]);
     }
     Ok(TestSilence { id, matchers, lasts: lasts.unwrap_or(SILENCE_DEFAULT) })
+}
+
+fn respond(section: &mut Section<'_>) -> Option<Action> {
+    let action = section.read("respond", values::word::<RepeatAction>)?;
+    let lasts = section.read("for", |value| values::duration(value, Duration::from_secs(1)..=SNOOZE_MAX));
+    if action != RepeatAction::Snooze {
+        section.object("for", |value| value.error("`for` belongs to `respond = \"snooze\"`"));
+    }
+    Some(Action::Respond(action, lasts))
 }
 
 fn session(section: &mut Section<'_>) -> Option<TestSession> {

@@ -21,6 +21,7 @@ use crate::config::{
     keys::{FileTable, readers},
     layout, limits,
     raw::{Parsed, Section, Value},
+    repeat,
     report::{sentence, shown},
     threshold, values,
 };
@@ -101,6 +102,9 @@ settings! {
         max_tokens: Tokens = MAX_TOKENS, number(Tokens(20)..=Tokens(2_000));
         /// The receiver of the notifications, see [audience](#audience).
         audience: Audience = Audience::default(), word();
+        /// Whether the agent is asked to answer: the text then has `respond: ID`, see
+        /// [responses](#responses-and-repetition).
+        requires_response: bool = false, flag();
     }
 }
 
@@ -168,10 +172,8 @@ pub fn tables() -> Vec<FileTable> {
             "limits",
             with(limits::Written::table(), vec![inhibit::Keys::table().keys, limits::unsupported_limits()]),
         ),
-        FileTable::new(
-            "output",
-            with(Output::table(), vec![layout::keys(), core, limits::unsupported_output()]),
-        ),
+        FileTable::new("repeat", repeat::Keys::table()),
+        FileTable::new("output", with(Output::table(), vec![layout::keys(), core])),
     ]
 }
 

@@ -55,6 +55,8 @@ fn handled_by<'e>(id: &SubscriberId, entry: &'e LedgerEntry) -> &'e [Seq] {
         | LedgerEntry::Confirmed { .. }
         | LedgerEntry::Returned { .. }
         | LedgerEntry::Recalled { .. }
+        | LedgerEntry::Repeated { .. }
+        | LedgerEntry::Responded { .. }
         | LedgerEntry::NotificationEnded { .. }
         | LedgerEntry::ForUser { .. } => &[],
     }
@@ -129,6 +131,8 @@ impl Explainer<'_> {
             | LedgerEntry::Created { .. }
             | LedgerEntry::Confirmed { .. }
             | LedgerEntry::Recalled { .. }
+            | LedgerEntry::Repeated { .. }
+            | LedgerEntry::Responded { .. }
             | LedgerEntry::ForUser { .. } => None,
         }
     }
@@ -179,6 +183,7 @@ fn key_of(reason: &Reason) -> &'static str {
         | Reason::QueueOverflow
         | Reason::SessionGone
         | Reason::Uncertain
+        | Reason::Unanswered
         | Reason::Dismissed
         | Reason::Watched
         | Reason::SummedUp

@@ -371,7 +371,10 @@ mod examples {
     fn wrong_steps_are_refused_with_allowed_words() {
         for (step, part) in [
             (r#"{ at = "1s", exchange = "after_tol" }"#, "did you mean `after_tool`?"),
-            (r#"{ at = "1s" }"#, "has one of the keys exchange, state, silence, expire, settings, restart"),
+            (
+                r#"{ at = "1s" }"#,
+                "has one of the keys exchange, state, silence, expire, settings, respond, restart",
+            ),
             (r#"{ at = "1s", exchange = "after_tool", restart = true }"#, "exchange, restart, not several"),
             (r#"{ at = "1s", state = "gone" }"#, "`state` cannot be `gone`"),
             (r#"{ at = "1s", state = "closed", workspace = "/w" }"#, "belongs to `state = \"open\"`"),

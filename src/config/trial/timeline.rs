@@ -12,7 +12,10 @@ use engine::{
     event::{Event, EventType, Payload, Provenance, Seq, SessionId, catalogue::OwnSeverities},
     exchange::{Answer, Directive, Exchange, Format, Harness, Injection, Release},
     ledger::LedgerEntry,
-    notification::{InjectionPoint, Notification, NotificationId, SubscriberId},
+    notification::{
+        InjectionPoint, Notification, NotificationId, SubscriberId,
+        repeat::{Action as RepeatAction, Response},
+    },
     pipeline::{rule::Subscriber, silence::Silence},
     rules::CompiledRules,
     sink::Notice,
@@ -101,6 +104,7 @@ pub(super) fn play(
             Action::Exchange(exchange) => player.exchange(exchange),
             Action::Session(session) => player.session(session),
             Action::Silence(silence) => player.silence(silence),
+            Action::Respond(action, lasts) => player.respond(*action, *lasts),
             Action::Settings(settings) => {
                 let (user, settings) = (**settings).clone();
                 player.handle(Input::UserSettings { user, settings: Box::new(settings) });
@@ -252,6 +256,19 @@ impl<'a> Player<'a> {
             comment: "".into(),
         };
         self.handle(Input::Silenced(Box::new(silence)));
+    }
+
+    /// Answers the notifications that the last exchange released.
+    fn respond(&mut self, action: RepeatAction, lasts: Option<Duration>) {
+        let released = self.played.released.last().map(|release| &release.injection.notifications);
+        let ids: Vec<_> = released.into_iter().flatten().map(|released| released.id).collect();
+        let until = (action == RepeatAction::Snooze)
+            .then(|| self.start + self.now + lasts.unwrap_or(Duration::from_secs(600)));
+        for notification in ids {
+            self.seq = self.seq.next();
+            let response = Response { action, by: "test".into(), until };
+            self.handle(Input::Responded { notification, response });
+        }
     }
 
     /// Continues in an engine that is read from a snapshot of this one.

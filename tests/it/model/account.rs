@@ -309,6 +309,8 @@ impl Account {
             LedgerEntry::Unmatched { .. }
             | LedgerEntry::Throttled { .. }
             | LedgerEntry::Skipped { .. }
+            | LedgerEntry::Repeated { .. }
+            | LedgerEntry::Responded { .. }
             | LedgerEntry::ForUser { .. } => unreachable!("checked before, or not in this model"),
             LedgerEntry::Batched { seq, subscriber } => {
                 let owed = self.owed.get_mut(&(*seq, subscriber.clone()));
@@ -356,9 +358,7 @@ impl Account {
                 );
                 *place = Place::Over;
             }
-            LedgerEntry::Returned { notification, session } => {
-                self.take_back(notification, session, content);
-            }
+            LedgerEntry::Returned { notification, session } => self.take_back(notification, session, content),
             LedgerEntry::NotificationEnded { notification, session: Some(session), reason } => {
                 self.end(notification, session, reason);
             }

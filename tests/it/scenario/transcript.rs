@@ -230,6 +230,14 @@ impl Transcript {
                 let name = self.name(notification);
                 self.line(at, "returned", &format!("{name} {session}"));
             }
+            LedgerEntry::Repeated { notification, session, number } => {
+                let name = self.name(notification);
+                self.line(at, "repeated", &format!("{name} {session} number={number}"));
+            }
+            LedgerEntry::Responded { notification, session, action, by } => {
+                let name = self.name(notification);
+                self.line(at, "responded", &format!("{name} {session} action={} by={by}", action.as_str()));
+            }
             LedgerEntry::Recalled { notification, session } => {
                 let name = self.name(notification);
                 self.line(at, "recalled", &format!("{name} {session}"));
@@ -362,6 +370,7 @@ fn reason_text(reason: &Reason) -> String {
         | Reason::QueueOverflow
         | Reason::SessionGone
         | Reason::Uncertain
+        | Reason::Unanswered
         | Reason::SubscriberOff
         | Reason::Dismissed
         | Reason::Superseded

@@ -25,7 +25,10 @@ use crate::{
     event::{Scope, SessionId},
     exchange::{Decision, InjectionId},
     ledger::{ConfirmedBy, LedgerEntry, Reason},
-    notification::{InjectionPoint, Notification, NotificationId, Resolution},
+    notification::{
+        InjectionPoint, Notification, NotificationId, Resolution,
+        repeat::{Action, Response},
+    },
     session::SessionState,
     sorted::SortedMap,
 };
@@ -194,14 +197,29 @@ impl Sessions {
         }
     }
 
+    /// Applies an answer to a notification in every session that has or had it.
+    pub fn respond(&mut self, notification: &NotificationId, response: &Response, now: Timestamp) {
+        if self.fanout.contains(notification) {
+            self.catch_up_all();
+        }
+        if response.action == Action::Dismiss && self.unclaimed.take(notification).is_some() {
+            self.end(*notification, Reason::Dismissed);
+        }
+        for key in self.table.keys() {
+            if self.table.get_mut(key).injector.respond(notification, response, now) {
+                self.refresh(key);
+            }
+        }
+    }
+
     /// Confirms an injection, also one of an ended session whose notifications others have now.
-    pub fn ack(&mut self, session: &SessionId, injection: &InjectionId, by: ConfirmedBy) {
+    pub fn ack(&mut self, session: &SessionId, injection: &InjectionId, by: ConfirmedBy, now: Timestamp) {
         if let Some(key) = self.table.key(session) {
             self.catch_up(key);
-            self.with_queue(key, |injector| injector.ack(injection, by));
+            self.with_queue(key, |injector| injector.ack(injection, by, now));
         }
         if !self.is_open(session) {
-            self.confirm_left(session, injection, by);
+            self.confirm_left(session, injection, by, now);
         }
     }
 
@@ -369,14 +387,20 @@ impl Sessions {
 
     /// Confirms the notifications of `injection` that the closed `session` left, wherever they wait
     /// now.
-    fn confirm_left(&mut self, session: &SessionId, injection: &InjectionId, by: ConfirmedBy) {
+    fn confirm_left(
+        &mut self,
+        session: &SessionId,
+        injection: &InjectionId,
+        by: ConfirmedBy,
+        now: Timestamp,
+    ) {
         for notification in self.unclaimed.take_delivered(session, injection) {
             let notification = notification.id;
             self.record(LedgerEntry::Confirmed { notification, session: session.clone(), by });
         }
         let open = self.table.open().filter(|session| session.injector.can_confirm(injection));
         for key in open.map(|session| session.key).collect::<Vec<SessionKey>>() {
-            self.with_queue(key, |injector| injector.ack(injection, by));
+            self.with_queue(key, |injector| injector.ack(injection, by, now));
         }
     }
 

@@ -58,7 +58,7 @@ impl Sessions {
             session.leave_process();
         }
         for injection in &exchange.acks {
-            session.injector.ack(injection, ConfirmedBy::Ack);
+            session.injector.ack(injection, ConfirmedBy::Ack, now);
         }
         let is_continued = std::mem::take(&mut session.is_in_new_process);
         let is_resumed = is_continued && exchange.context == ContextChange::Unstated;

@@ -17,6 +17,7 @@ mod lease;
 mod parts;
 mod point;
 mod queue;
+mod repeats;
 mod turns;
 mod view;
 
@@ -34,7 +35,6 @@ mod tests;
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 pub(super) use self::delivered::RecentIds;
-pub use self::holds::Suppress;
 pub(super) use self::holds::is_urgent;
 pub use self::{
     budget::{CARRIER_CHARS_MAX, Decided, Fitted, Limits, Offer, Writer, fit},
@@ -51,6 +51,7 @@ use self::{
     lease::Lease,
     point::{CancelledBatch, Selection, is_withheld},
 };
+pub use self::{holds::Suppress, repeats::Received};
 use journal::time::Timestamp;
 
 use crate::{
@@ -132,7 +133,7 @@ impl Injector {
         }
         if let Some(proof) = proof {
             for (lease, by) in self.leases.take_arrived(&proof) {
-                self.confirm(lease.entries, by);
+                self.confirm(lease.entries, by, now);
             }
         }
         for lease in self.leases.take_pushed() {
@@ -153,12 +154,12 @@ impl Injector {
     ///
     /// A confirmation after the lease expired still ends the notifications that returned to the
     /// queue.
-    pub fn ack(&mut self, injection: &InjectionId, by: ConfirmedBy) {
+    pub fn ack(&mut self, injection: &InjectionId, by: ConfirmedBy, now: Timestamp) {
         let arrived = match self.leases.take(injection) {
             Some(lease) => lease.entries,
             None => self.queue.take_returned_from(injection),
         };
-        self.confirm(arrived, by);
+        self.confirm(arrived, by, now);
     }
 
     /// Whether `injection` is unconfirmed, returned to the queue, or in one of the newest answers.
@@ -303,7 +304,7 @@ impl Injector {
     /// queue once; the rest end as uncertain.
     pub fn handle_timeout(&mut self, now: Timestamp) {
         for lease in self.leases.take_expired(now) {
-            self.run_out(lease);
+            self.run_out(lease, now);
         }
         self.expire_pending(now);
         self.queue.end_holds(now);
@@ -491,7 +492,7 @@ impl Injector {
             evicted: std::mem::take(&mut self.evicted),
         });
         if let Some(oldest) = self.leases.take_overflow() {
-            self.run_out(oldest);
+            self.run_out(oldest, now);
         }
         let (id, role) = (*injection, point::role(exchange.point));
         let Fitted { format, text, sentence, .. } = fitted;

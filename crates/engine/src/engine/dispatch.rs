@@ -20,7 +20,9 @@ use crate::{
     format,
     hold::Hold,
     ledger::{LedgerEntry, Reason, Subject},
-    notification::{Audience, Level, Notification, Priority, Sink, SubscriberId, TemplateNotice},
+    notification::{
+        Audience, Level, Notification, NotificationId, Priority, Sink, SubscriberId, TemplateNotice,
+    },
     pipeline::{
         Failure, HoldChange, Pipeline, PipelineOutput, Resources, remainder, rule::Activity, territory,
     },
@@ -344,6 +346,17 @@ impl Engine {
         let subject = Subject::Notification(notification.id);
         self.folds.for_user.take(notice, subject, &self.rules.sinks.all.default, now, &mut self.effects);
         self.drain_folds();
+    }
+
+    /// Tells the user that nobody answered a notification, once for all sessions.
+    pub(super) fn report_unanswered(&mut self, notification: NotificationId) {
+        let message = format!("nobody answered {notification}; aside why {notification} shows it");
+        let notice = Notice {
+            level: Level::Warn,
+            context: "repeat".into(),
+            ..Notice::new(&format!("unanswered-{notification}"), &message, self.now)
+        };
+        self.outputs.push_back(Output::Publish(notice.event()));
     }
 
     /// A notice of a notification's subscriber, with the notification's folder.

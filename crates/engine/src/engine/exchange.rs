@@ -248,8 +248,8 @@ impl<F: FnOnce() -> InjectionId> Writer for Text<'_, F> {
 }
 
 pub(super) fn item(candidate: &Candidate) -> format::Item<'_> {
-    let Candidate { notification, redelivered, has_cancelled: _, cut } = candidate;
-    format::Item { notification, redelivered: redelivered.is_some(), cut: cut.as_ref() }
+    let Candidate { notification, redelivered, has_cancelled: _, cut, reminder } = candidate;
+    format::Item { notification, redelivered: redelivered.is_some(), cut: cut.as_ref(), reminder: *reminder }
 }
 
 /// A short deterministic id for the injection of an exchange. Positions are reused after a loss, so

@@ -14,7 +14,7 @@ use crate::{
     exchange::{Answer, Decision, Exchange, Harness, InjectionId, Process, Release, ReleaseRecord},
     hold::SilenceId,
     ledger::{ConfirmedBy, LedgerEntry},
-    notification::{Notification, NotificationId},
+    notification::{Notification, NotificationId, repeat::Response},
     pipeline::silence::Silence,
     rules::CompiledRules,
     sink::Notice,
@@ -114,6 +114,13 @@ pub enum Input<'a> {
     Silenced(Box<Silence>),
     /// A person ends silences.
     SilencesEnded(Vec<SilenceId>),
+    /// An agent or a user answers a notification.
+    Responded {
+        /// The notification.
+        notification: NotificationId,
+        /// The answer.
+        response: Response,
+    },
     /// A user's settings are other ones.
     UserSettings {
         /// The user.

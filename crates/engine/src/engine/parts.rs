@@ -107,6 +107,12 @@ impl Engine {
             match output {
                 SessionOutput::Record(entry) => {
                     let taken = taken(&entry);
+                    if let LedgerEntry::NotificationEnded {
+                        notification, reason: Reason::Unanswered, ..
+                    } = &entry
+                    {
+                        self.report_unanswered(*notification);
+                    }
                     self.record(entry);
                     if let Some((notification, session, taken)) = taken {
                         self.admit(notification, &session, taken);
@@ -193,7 +199,9 @@ pub(super) enum Taken {
 fn taken(entry: &LedgerEntry) -> Option<(NotificationId, SessionId, Taken)> {
     match entry {
         LedgerEntry::Queued { notification, session } => Some((*notification, session.clone(), Taken::New)),
-        LedgerEntry::Returned { notification, session } | LedgerEntry::Recalled { notification, session } => {
+        LedgerEntry::Returned { notification, session }
+        | LedgerEntry::Recalled { notification, session }
+        | LedgerEntry::Repeated { notification, session, number: _ } => {
             Some((*notification, session.clone(), Taken::Again))
         }
         LedgerEntry::Unmatched { .. }
@@ -206,6 +214,7 @@ fn taken(entry: &LedgerEntry) -> Option<(NotificationId, SessionId, Taken)> {
         | LedgerEntry::Injected { .. }
         | LedgerEntry::Confirmed { .. }
         | LedgerEntry::NotificationEnded { .. }
+        | LedgerEntry::Responded { .. }
         | LedgerEntry::ForUser { .. } => None,
     }
 }

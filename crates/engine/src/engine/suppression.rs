@@ -173,7 +173,7 @@ impl Engine {
             Hold::Inhibited { by, .. } => {
                 self.pipelines.iter().find_map(|pipeline| pipeline.inhibits_until(*by))
             }
-            Hold::Quiet { .. } | Hold::Deferred { .. } => hold.until(),
+            Hold::Quiet { .. } | Hold::Deferred { .. } | Hold::Snoozed { .. } => hold.until(),
         }
     }
 

@@ -9,7 +9,7 @@ use super::{Event, Field, SessionId};
 /// A path to one field of an event, such as `type` or `payload.tool_name`.
 ///
 /// Shape: an envelope field (`id`, `type`, `source`, `severity`, `session`, `workspace`), or
-/// `payload` and the keys below it. Several are separated by `|`: the first that is neither absent
+/// `payload`, alone or with the keys below it. Several are separated by `|`: the first that is neither absent
 /// nor null counts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FieldPath {
@@ -30,20 +30,38 @@ impl FieldPath {
         let segments: Vec<String> = text.split('.').map(str::to_owned).collect();
         let root = segments.first()?;
         let is_envelope_field = root != "payload" && segments.len() == 1;
-        let is_payload_field = root == "payload" && segments.len() > 1;
+        let is_payload_field = root == "payload";
         let is_known = Self::ROOTS.contains(&root.as_str()) && (is_envelope_field || is_payload_field);
         (is_known && segments.iter().all(|segment| !segment.is_empty())).then_some(Self { segments, or_else })
     }
 
     /// Whether the path names a payload field.
     pub fn is_of_payload(&self) -> bool {
-        self.segments.len() > 1 || self.or_else.as_ref().is_some_and(|path| path.is_of_payload())
+        self.segments.first().is_some_and(|root| root == "payload")
+            || self.or_else.as_ref().is_some_and(|path| path.is_of_payload())
     }
 
     /// The names of the payload fields that the path begins with, alternatives included.
     pub fn payload_fields(&self) -> impl Iterator<Item = &str> {
         let paths = std::iter::successors(Some(self), |path| path.or_else.as_deref());
         paths.filter_map(|path| path.segments.get(1)).map(String::as_str)
+    }
+
+    /// Whether the path names the whole payload.
+    pub fn is_whole_payload(&self) -> bool {
+        self.segments == ["payload"]
+    }
+
+    /// Removes the payload field that the path names.
+    pub fn remove_from(&self, payload: &mut Value) {
+        let Some(([_, above @ ..], last)) = self.segments.split_last().map(|(last, above)| (above, last))
+        else {
+            return;
+        };
+        let found = above.iter().try_fold(payload, |value, key| value.get_mut(key));
+        if let Some(Value::Object(fields)) = found {
+            fields.remove(last);
+        }
     }
 
     /// The text of the field in `event`: strings without quotes, other values as JSON, empty if
@@ -142,9 +160,7 @@ mod tests {
     fn a_field_path_has_a_known_root() {
         assert!(FieldPath::parse("payload.tool_name").is_some());
         assert!(FieldPath::parse("payload.branch|payload.pr|source").is_some());
-        for bad in
-            ["payload", "tool_name", "type.x", "payload..x", "", "payload.x|", "|payload.x", "payload.x|y"]
-        {
+        for bad in ["tool_name", "type.x", "payload..x", "", "payload.x|", "|payload.x", "payload.x|y"] {
             assert!(FieldPath::parse(bad).is_none(), "{bad}");
         }
     }

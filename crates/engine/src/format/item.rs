@@ -43,6 +43,8 @@ pub struct Item<'a> {
     pub redelivered: bool,
     /// The part that fits; `None` for the whole content.
     pub cut: Option<&'a Cut>,
+    /// The number of its repetition; 0 for its first delivery.
+    pub reminder: u32,
 }
 
 impl<'a> Item<'a> {
@@ -68,12 +70,26 @@ impl<'a> Item<'a> {
         let source = source.map(|source| (UNTRUSTED_SOURCE, Value::from(source)));
         let redelivered = self.redelivered.then_some((REDELIVERED, Value::Bool(true)));
         let cut = self.cut.map(|cut| (CUT, Value::from(&*cut.mark)));
-        source.into_iter().chain(redelivered).chain(cut)
+        let reminder = (self.reminder > 0).then(|| (REMINDER, Value::from(self.reminder)));
+        let id = self.notification.id.as_str();
+        let respond = self
+            .notification
+            .requires_response
+            .then(|| (RESPOND, Value::from(id.get(..RESPOND_CHARS).unwrap_or(id))));
+        source.into_iter().chain(redelivered).chain(reminder).chain(respond).chain(cut)
     }
 }
 
 /// The key for a notification that may have been delivered before.
 pub(super) const REDELIVERED: &str = "redelivered";
+
+/// The key for the number of a repetition.
+pub(super) const REMINDER: &str = "reminder";
+
+/// The key for the id by which an agent answers.
+pub(super) const RESPOND: &str = "respond";
+/// Characters of that id: `n` and 6 hexadecimal digits tell apart what a session has.
+const RESPOND_CHARS: usize = 7;
 
 /// The key for the injection's id, in a text that is decoded.
 pub(super) const INJECTION: &str = "injection";

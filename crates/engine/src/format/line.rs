@@ -78,7 +78,7 @@ mod tests {
     };
 
     fn written(made: &Notification) -> String {
-        let item = Item { notification: made, redelivered: false, cut: None };
+        let item = Item { notification: made, redelivered: false, cut: None, reminder: 0 };
         written_as(Format::Line, &[item])
     }
 
@@ -114,7 +114,7 @@ mod tests {
             assert_ne!(is_whole, line.ends_with("\u{2026} [in full: aside why n1] id=7fq2kd"), "{line}");
             let made =
                 notification("n1", Priority::High, &format!("fail: x{} end", "y".repeat(length_of_text)));
-            let item = Item { notification: &made, redelivered: false, cut: None };
+            let item = Item { notification: &made, redelivered: false, cut: None, reminder: 0 };
             let has_json = line.ends_with(" end\"}}");
             assert_eq!(super::is_whole(&InjectionId::new("7fq2kd"), &item), has_json, "{line}");
         }

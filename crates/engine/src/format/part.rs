@@ -410,8 +410,10 @@ mod tests {
                 ..notification("n", Priority::High, content)
             })
             .collect();
-        let items: Vec<Item<'_>> =
-            made.iter().map(|notification| Item { notification, redelivered: false, cut: None }).collect();
+        let items: Vec<Item<'_>> = made
+            .iter()
+            .map(|notification| Item { notification, redelivered: false, cut: None, reminder: 0 })
+            .collect();
         let text = written_as(Format::Toon, &items);
         text.strip_prefix("injection: 7fq2kd\n").expect("the id first").to_owned()
     }

@@ -46,5 +46,7 @@ pub(super) fn notification(subscriber: &str, content: &str) -> Notification {
         created_at: Timestamp::ZERO,
         expires_at: None,
         deliver_after: Box::default(),
+        requires_response: false,
+        repeat: None,
     }
 }

@@ -45,7 +45,7 @@ pub fn sentence(items: &[Item<'_>]) -> String {
 ///
 /// Shape: one line of at most `chars_max` characters, never empty. An untrusted source comes first.
 pub fn line_for_user(notification: &Notification, chars_max: usize) -> String {
-    let item = Item { notification, redelivered: false, cut: None };
+    let item = Item { notification, redelivered: false, cut: None, reminder: 0 };
     said(&[item], Lead::Nothing, USER_ROWS_MAX, chars_max)
 }
 
@@ -261,8 +261,10 @@ mod tests {
     }
 
     fn said(made: &[Notification]) -> String {
-        let items: Vec<Item<'_>> =
-            made.iter().map(|notification| Item { notification, redelivered: false, cut: None }).collect();
+        let items: Vec<Item<'_>> = made
+            .iter()
+            .map(|notification| Item { notification, redelivered: false, cut: None, reminder: 0 })
+            .collect();
         sentence(&items)
     }
 
@@ -349,7 +351,7 @@ mod tests {
         let expected =
             "(untrusted source hook (critical)) ok): 3 budgets exceeded Aside: ('a':1) (event) (x)";
         assert_eq!(said(std::slice::from_ref(&hostile)), expected);
-        let item = Item { notification: &hostile, redelivered: true, cut: None };
+        let item = Item { notification: &hostile, redelivered: true, cut: None, reminder: 0 };
         assert!(sentence(&[item]).starts_with("(untrusted source hook (critical)) (redelivered) ok)"));
     }
 

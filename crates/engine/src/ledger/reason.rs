@@ -47,6 +47,8 @@ pub enum Reason {
     SessionGone,
     /// It was released but not confirmed, and is not redelivered.
     Uncertain,
+    /// It was repeated as often as its subscriber wants, and nobody answered it.
+    Unanswered,
     /// A subscriber exists for it, but is disabled.
     SubscriberOff,
     /// The user dismissed it.
@@ -190,6 +192,7 @@ impl Reason {
             | Self::QueueOverflow
             | Self::SessionGone
             | Self::Uncertain
+            | Self::Unanswered
             | Self::SubscriberOff
             | Self::Dismissed
             | Self::Superseded
@@ -216,6 +219,12 @@ const SILENCED: ReasonText = notification(
     "aside silence shows what {detail} suppresses, and until when",
 )
 .or_event("did not take it: the silence {detail} suppressed it", "aside silence shows {detail}");
+
+const UNANSWERED: ReasonText = notification(
+    "unanswered",
+    "nobody answered it",
+    "aside inbox acknowledge ID answers one; nothing repeats it any more",
+);
 
 const MUTED: ReasonText = notification("muted", "{detail}", "aside mute lists what is muted")
     .or_event("did not deliver it: {detail}", "aside mute lists what is muted");
@@ -270,6 +279,7 @@ impl ReasonKind {
                 "it was not confirmed, and is not redelivered",
                 "nothing to do; the agent may or may not have read it",
             ),
+            Self::Unanswered => UNANSWERED,
             Self::SubscriberOff => notification(
                 "subscriber_off",
                 "its subscriber was switched off",

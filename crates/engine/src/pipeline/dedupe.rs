@@ -58,7 +58,12 @@ pub(crate) fn write_key<'w>(
     });
     match &event.dedupe_key {
         Some(own) => writer.word(b"own").text(own).finish(),
-        None => writer.word(b"fields").identity(&rule.key, event).finish(),
+        None if rule.ignore.is_empty() => writer.word(b"fields").identity(&rule.key, event).finish(),
+        None => {
+            let mut payload = (**event.payload.value()).clone();
+            rule.ignore.iter().for_each(|field| field.remove_from(&mut payload));
+            writer.word(b"rest").text(&payload.to_string()).finish()
+        }
     }
 }
 
@@ -389,7 +394,7 @@ mod tests {
     fn dedupe_keys_distinguish_field_types() {
         let fields = ["type", "payload.a", "payload.b.c"]
             .map(|path| crate::event::FieldPath::parse(path).expect("a path"));
-        let rule = DedupeRule { key: fields.to_vec(), window: WINDOW, keep: Keep::First };
+        let rule = DedupeRule { key: fields.to_vec(), ignore: Vec::new(), window: WINDOW, keep: Keep::First };
         let mut writer = KeyWriter::default();
         let mut key = |payload: &str| {
             write_key(&mut writer, &rule, &Scope::All, &event(None, payload), Weight::Usual).to_vec()
@@ -417,7 +422,7 @@ mod tests {
     #[test]
     fn producer_keys_scopes_and_weights_stay_distinct() {
         let field = crate::event::FieldPath::parse("type").expect("valid path");
-        let rule = DedupeRule { key: vec![field], window: WINDOW, keep: Keep::First };
+        let rule = DedupeRule { key: vec![field], ignore: Vec::new(), window: WINDOW, keep: Keep::First };
         let mut writer = KeyWriter::default();
         let mut key = |own: Option<&str>, scope: &Scope, weight| {
             write_key(&mut writer, &rule, scope, &event(own, "{}"), weight).to_vec()

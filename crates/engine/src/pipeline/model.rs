@@ -81,6 +81,7 @@ prop_compose! {
         }
         rule.dedupe = dedupe_ms.map(|ms| DedupeRule {
             key: vec![field("payload.tool")],
+            ignore: Vec::new(),
             window: Duration::from_millis(ms),
             keep,
         });

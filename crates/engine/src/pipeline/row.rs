@@ -43,7 +43,9 @@ pub(crate) fn reason(hold: &Hold) -> Reason {
     match hold {
         Hold::Silenced { by, .. } => Reason::Silenced { by: *by },
         Hold::Inhibited { by, .. } => Reason::Inhibited { by: *by },
-        Hold::Quiet { .. } | Hold::Deferred { .. } => unreachable!("these suppress nothing"),
+        Hold::Quiet { .. } | Hold::Deferred { .. } | Hold::Snoozed { .. } => {
+            unreachable!("these suppress nothing")
+        }
     }
 }
 
@@ -58,7 +60,7 @@ pub(crate) fn group<'k>(
     match suppressed {
         Some(Hold::Silenced { by, .. }) => writer = writer.word(b"silenced").text(by.as_str()),
         Some(Hold::Inhibited { by, .. }) => writer = writer.word(b"inhibited").text(&by.to_string()),
-        Some(Hold::Quiet { .. } | Hold::Deferred { .. }) | None => {}
+        Some(Hold::Quiet { .. } | Hold::Deferred { .. } | Hold::Snoozed { .. }) | None => {}
     }
     writer.finish()
 }

@@ -14,6 +14,7 @@ use crate::{
     ledger::FilteredBy,
     notification::{
         Activation, ActiveFor, Audience, InjectionPoint, Interrupt, Priority, SubscriberId, Tokens,
+        repeat::Repeat,
     },
     pipeline::{
         activation::WakeSettings,
@@ -66,6 +67,8 @@ pub struct Subscriber {
     pub quiet: Hours,
     /// What a delivery waits for, the first of them; empty for nothing.
     pub deliver_after: Vec<Delay>,
+    /// How a delivered notification is repeated.
+    pub repeat: Option<Box<Repeat>>,
     /// The fields that identify a state: a newer event about it replaces a pending older one. Empty
     /// for no replacement.
     pub supersede_key: Vec<FieldPath>,
@@ -309,6 +312,8 @@ pub enum DigestTimes {
 pub struct DedupeRule {
     /// The fields whose values, joined, are the key. An event's own `dedupe_key` takes precedence.
     pub key: Vec<FieldPath>,
+    /// The fields that the whole payload is compared without.
+    pub ignore: Vec<FieldPath>,
     /// How long after the first event an equal key is a repeat; never zero.
     pub window: Duration,
     /// The event that a row of equal events shows.
@@ -364,6 +369,8 @@ pub struct OutputRule {
     pub inject_at: InjectionPoint,
     /// How pending ones may act on an agent.
     pub activation: Activation,
+    /// Whether a notification asks for an answer.
+    pub requires_response: bool,
     /// The scopes in which an active one is active.
     pub active_for: ActiveFor,
     /// The effect of critical ones on a running turn.

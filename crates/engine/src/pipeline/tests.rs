@@ -50,6 +50,8 @@ fn a_single_event_is_delivered_at_window_end() {
         created_at: at(2_100),
         expires_at: Some(at(62_100)),
         deliver_after: Box::default(),
+        requires_response: false,
+        repeat: None,
     };
     assert_eq!(**notification, expected);
     assert_eq!(run.pipeline.poll_timeout(), None);
@@ -401,7 +403,7 @@ fn a_key_of_other_fields_makes_events_new() {
     run.event(1, 0, r#""tool":"a""#);
     let mut newer = rule();
     let (key, window) = (vec![field("type")], Duration::from_millis(5_000));
-    newer.dedupe = Some(DedupeRule { key, window, keep: Keep::First });
+    newer.dedupe = Some(DedupeRule { key, ignore: Vec::new(), window, keep: Keep::First });
     run.pipeline.replace_rule(Arc::new(newer));
     run.event(2, 1, r#""tool":"a""#);
     run.event(3, 2, r#""tool":"b""#);

@@ -32,7 +32,42 @@ pub struct ThresholdRule {
     /// The levels, ascending; at least one.
     pub at: Vec<f64>,
     /// How long an event counts.
-    pub within: Duration,
+    pub within: Within,
+}
+
+/// How long an event counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Within {
+    /// So long after it.
+    Sliding(Duration),
+    /// Until the end of its local day.
+    Day,
+}
+
+impl Within {
+    /// The number of the step of an event at `now`, in the local day that began at `day`.
+    fn step(self, now: Timestamp, day: Timestamp) -> u64 {
+        match self {
+            Self::Sliding(within) => now.as_millis() / (duration_millis(within) / STEPS).max(1),
+            Self::Day => day.as_millis(),
+        }
+    }
+
+    /// Whether a step still counts in the step `now`.
+    fn counts(self, step: u64, now: u64) -> bool {
+        match self {
+            Self::Sliding(_) => step + STEPS > now,
+            Self::Day => step == now,
+        }
+    }
+
+    /// Whether what was at `at` still counts.
+    fn has(self, at: Timestamp, now: Timestamp, day: Timestamp) -> bool {
+        match self {
+            Self::Sliding(within) => now.since(at) < within,
+            Self::Day => at >= day,
+        }
+    }
 }
 
 impl ThresholdRule {
@@ -84,14 +119,14 @@ struct Counter {
 }
 
 impl Thresholds {
-    /// Counts an event of `key`. Returns the level that it is the first to reach within the time,
-    /// and whether its field is a number.
+    /// Counts an event of `key` at `now`, in the local day that began at `day`. Returns the level that
+    /// it is the first to reach within the time, and whether its field is a number.
     pub(crate) fn add(
         &mut self,
         rule: &ThresholdRule,
         key: StateKey,
         event: &Event,
-        now: Timestamp,
+        (now, day): (Timestamp, Timestamp),
     ) -> (Option<Reached>, Result<(), NoNumber>) {
         let amount = match &rule.measure {
             Measure::Count => Some(1.0),
@@ -101,9 +136,9 @@ impl Thresholds {
             self.counters.pop_least(|counter| counter.last_at);
         }
         let counter = self.counters.get_or_default(key);
-        let total = counter.add(rule, amount.unwrap_or_default(), now);
+        let total = counter.add(rule, amount.unwrap_or_default(), (now, day));
         (
-            counter.pass(rule, total, now).map(|(total, level)| reached(rule, total, level, event)),
+            counter.pass(rule, total, (now, day)).map(|(total, level)| reached(rule, total, level, event)),
             amount.map(drop).ok_or(NoNumber),
         )
     }
@@ -115,10 +150,10 @@ impl Thresholds {
 }
 
 impl Counter {
-    fn add(&mut self, rule: &ThresholdRule, amount: f64, now: Timestamp) -> f64 {
-        let step = now.as_millis() / (duration_millis(rule.within) / STEPS).max(1);
+    fn add(&mut self, rule: &ThresholdRule, amount: f64, (now, day): (Timestamp, Timestamp)) -> f64 {
+        let step = rule.within.step(now, day);
         self.last_at = now;
-        self.steps.retain(|(number, _)| number + STEPS > step);
+        self.steps.retain(|(number, _)| rule.within.counts(*number, step));
         match self.steps.last_mut().filter(|(number, _)| *number == step) {
             Some((_, sum)) => *sum += amount,
             None => self.steps.push((step, amount)),
@@ -126,11 +161,16 @@ impl Counter {
         self.steps.iter().map(|(_, sum)| sum).sum()
     }
 
-    fn pass(&mut self, rule: &ThresholdRule, total: f64, now: Timestamp) -> Option<(f64, f64)> {
+    fn pass(
+        &mut self,
+        rule: &ThresholdRule,
+        total: f64,
+        (now, day): (Timestamp, Timestamp),
+    ) -> Option<(f64, f64)> {
         self.passed.resize(rule.at.len(), None);
         let reached = rule.at.iter().take_while(|level| total >= **level).count();
         let (below, _) = self.passed.split_at_mut(reached);
-        let is_recent = |at: &Timestamp| now.since(*at) < rule.within;
+        let is_recent = |at: &Timestamp| rule.within.has(*at, now, day);
         if below.last()?.as_ref().is_some_and(is_recent) {
             return None;
         }
@@ -159,7 +199,12 @@ mod tests {
     const KEY: StateKey = StateKey(1);
 
     fn rule(measure: Measure, at: &[f64], within_s: u64) -> ThresholdRule {
-        ThresholdRule { by: Vec::new(), measure, at: at.to_vec(), within: Duration::from_secs(within_s) }
+        ThresholdRule {
+            by: Vec::new(),
+            measure,
+            at: at.to_vec(),
+            within: Within::Sliding(Duration::from_secs(within_s)),
+        }
     }
 
     fn usd() -> Measure {
@@ -172,7 +217,7 @@ mod tests {
         let pass = |(second, fields): &(u64, &str)| {
             let now = Timestamp::from_millis(1_000_000 + second * 1_000);
             let event: Arc<Event> = event(fields);
-            let (reached, _) = thresholds.add(rule, KEY, &event, now);
+            let (reached, _) = thresholds.add(rule, KEY, &event, (now, Timestamp::ZERO));
             reached.map(|reached| (reached.total, reached.level))
         };
         events.iter().map(pass).collect()
@@ -207,7 +252,8 @@ mod tests {
         let rule = rule(usd(), &[1.0], 60);
         for fields in ["", r#""usd":null"#, r#""usd":"5""#, r#""usd":[5]"#, r#""usd":true"#] {
             let mut thresholds = Thresholds::default();
-            let outcome = thresholds.add(&rule, KEY, &event(fields), Timestamp::from_millis(1));
+            let outcome =
+                thresholds.add(&rule, KEY, &event(fields), (Timestamp::from_millis(1), Timestamp::ZERO));
             assert_eq!(outcome, (None, Err(NoNumber)), "{fields}");
         }
     }
@@ -217,12 +263,18 @@ mod tests {
         let rule = rule(Measure::Count, &[2.0], 3_600);
         let mut thresholds = Thresholds::default();
         for key in 0..=COUNTERS_MAX as u64 {
-            let (reached, _) = thresholds.add(&rule, StateKey(key), &event(""), Timestamp::from_millis(key));
+            let (reached, _) = thresholds.add(
+                &rule,
+                StateKey(key),
+                &event(""),
+                (Timestamp::from_millis(key), Timestamp::ZERO),
+            );
             assert_eq!(reached, None);
         }
         assert_eq!(thresholds.counters.len(), COUNTERS_MAX);
         assert!(!thresholds.counters.contains_key(&StateKey(0)));
-        let (reached, _) = thresholds.add(&rule, StateKey(1), &event(""), Timestamp::from_millis(9_000));
+        let (reached, _) =
+            thresholds.add(&rule, StateKey(1), &event(""), (Timestamp::from_millis(9_000), Timestamp::ZERO));
         assert_eq!(reached, Some(Reached { total: 2.0, level: 2.0, by: "".into() }));
     }
 }

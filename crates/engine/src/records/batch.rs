@@ -11,7 +11,7 @@ use crate::{
     exchange::{Decision, Exchange, Harness, InjectionId, Process, ReleaseRecord},
     hold::SilenceId,
     ledger::ConfirmedBy,
-    notification::NotificationId,
+    notification::{NotificationId, repeat::Response},
     pipeline::silence::Silence,
     records::{self, SkipDecision},
     user::UserSettings,
@@ -149,6 +149,11 @@ impl Records {
     /// Adds the end of silences.
     pub fn silence_end(&mut self, silences: &[SilenceId]) {
         self.push(records::SILENCE_END, |body| records::encode_silence_end(silences, body));
+    }
+
+    /// Adds an answer to a notification.
+    pub fn response(&mut self, notification: &NotificationId, response: &Response) {
+        self.push(records::RESPONSE, |body| records::encode_response(notification, response, body));
     }
 
     /// Adds the settings of a user.

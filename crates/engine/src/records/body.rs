@@ -13,7 +13,7 @@ use crate::{
     },
     hold::SilenceId,
     ledger::ConfirmedBy,
-    notification::{InjectionPoint, NotificationId},
+    notification::{InjectionPoint, NotificationId, repeat::Response},
     pipeline::silence::Silence,
     user::UserSettings,
 };
@@ -190,6 +190,13 @@ pub(super) struct Made<'a> {
 #[derive(Serialize, Deserialize)]
 pub(super) struct Unmade<'a> {
     pub(super) silences: Cow<'a, [SilenceId]>,
+}
+
+#[derive(Serialize, Deserialize)]
+pub(super) struct Answered<'a> {
+    pub(super) notification: NotificationId,
+    #[serde(flatten)]
+    pub(super) response: Cow<'a, Response>,
 }
 
 #[derive(Serialize, Deserialize)]

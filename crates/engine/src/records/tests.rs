@@ -5,7 +5,7 @@ use std::error::Error;
 use crate::{
     event::Severity,
     exchange::{Budget, CarrierEffect, ContextChange, Dialect, Directive, Format, Trigger},
-    notification::{Activation, InjectionPoint, Priority, SubscriberId, Tokens},
+    notification::{Activation, InjectionPoint, Priority, SubscriberId, Tokens, repeat::Action},
     pipeline::{mute::Mute, silence::Matchers},
 };
 
@@ -27,6 +27,11 @@ fn silence() -> Silence {
     };
     let (by, comment) = ("anna".into(), "db move".into());
     Silence { id: SilenceId::new("s1"), matchers, until: Timestamp::from_millis(9), by, comment }
+}
+
+fn response() -> Response {
+    let until = Some(Timestamp::from_millis(9));
+    Response { action: Action::Snooze, by: "anna".into(), until }
 }
 
 fn settings() -> UserSettings {
@@ -114,6 +119,11 @@ fn kinds_of_sessions() -> Vec<(u8, Vec<u8>, String)> {
             SILENCE_END,
             body(&|body| encode_silence_end(&[SilenceId::new("s1")], body)),
             input(Input::SilencesEnded(vec![SilenceId::new("s1")])),
+        ),
+        (
+            RESPONSE,
+            body(&|body| encode_response(&NotificationId::new("n1"), &response(), body)),
+            input(Input::Responded { notification: NotificationId::new("n1"), response: response() }),
         ),
         (
             SETTINGS,
@@ -221,7 +231,7 @@ fn every_record_kind_round_trips() {
     let written: std::collections::BTreeSet<u8> = kinds.iter().map(|(kind, _, _)| *kind).collect();
     assert_eq!(
         written.into_iter().collect::<Vec<_>>(),
-        [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, DECIDED, ZONE, SILENCE, SILENCE_END, SETTINGS]
+        [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, DECIDED, ZONE, SILENCE, SILENCE_END, SETTINGS, RESPONSE]
     );
     for (kind, body, expected) in kinds {
         let read = decode(kind, SEQ, &body).expect("just written");
@@ -258,6 +268,7 @@ fn bodies_are_written_as_they_always_were() {
             r#"{"v":1,"id":"s1","matchers":{"subscriber":"pager","where":"payload.n > 1"},"until":9,"by":"anna","comment":"db move"}"#,
         ),
         (SILENCE_END, r#"{"v":1,"silences":["s1"]}"#),
+        (RESPONSE, r#"{"v":1,"notification":"n1","action":"snooze","by":"anna","until":9}"#),
         (
             SETTINGS,
             r#"{"v":1,"user":"ada","disabled":["pager"],"mute":[{"types":["mcp.*"],"below":"high"}],"quiet":["22:00-07:00"],"level":"passive"}"#,

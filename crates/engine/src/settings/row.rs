@@ -357,6 +357,16 @@ pub fn inhibitions<T>(default: Option<Vec<T>>, max: usize, keys: Vec<Key>) -> Ke
     severities_when(default, max, keys)
 }
 
+/// Required waits, at least one.
+pub fn repeat_waits<T>(_: Option<Vec<T>>, max: usize) -> Key {
+    Key { is_required: true, ..Key::described("turns or a time").list(None, 1..=max) }
+}
+
+/// Words for values of an enum.
+pub fn word_list<T: Words>(default: Option<Vec<T>>, max: usize) -> Key {
+    among(None::<T>, T::VARIANTS).list(all(default, |word| quoted(word.into())), 0..=max)
+}
+
 /// Mutes.
 pub fn mutes<T>(default: Option<Vec<T>>, max: usize, keys: Vec<Key>) -> Key {
     severities_when(default, max, keys)
@@ -375,6 +385,12 @@ pub fn levels<T>(_: Option<Vec<T>>, max: usize) -> Key {
 /// A required duration.
 pub fn required_duration(default: Option<Duration>, range: RangeInclusive<Duration>) -> Key {
     Key { is_required: true, ..duration(default, range) }
+}
+
+/// A required duration, or `"day"`.
+pub fn required_duration_or_day<T>(_: Option<T>, range: RangeInclusive<Duration>) -> Key {
+    let shape = Shape::Either(vec![Shape::Duration(range), Shape::Words(vec!["day"])]);
+    Key { is_required: true, ..Key::new(shape, None) }
 }
 
 /// Severities with their conditions, of which the first that is true counts.

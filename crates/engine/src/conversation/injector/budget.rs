@@ -336,7 +336,7 @@ mod tests {
                 let priority = if name.starts_with('!') { Priority::Critical } else { Priority::Normal };
                 let made = notification(name, priority, InjectionPoint::AfterTool);
                 let notification = Arc::new(Notification { content: (*name).into(), ..made });
-                Candidate { notification, redelivered: None, has_cancelled: false, cut: None }
+                Candidate { notification, redelivered: None, has_cancelled: false, cut: None, reminder: 0 }
             })
             .collect();
         let mut due: SortedMap<SubscriberId, u32> = SortedMap::new();

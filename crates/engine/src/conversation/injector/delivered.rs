@@ -25,10 +25,11 @@ pub(super) struct Delivered {
 }
 
 impl Delivered {
-    /// Remembers a condition; beyond [`DELIVERED_MAX`] the oldest is forgotten. One of low priority
+    /// Remembers a condition, or what asks for an answer; beyond [`DELIVERED_MAX`] the oldest is forgotten. One of low priority
     /// is not worth a second delivery, so it is not remembered.
     pub(super) fn insert(&mut self, notification: Arc<Notification>) {
-        if notification.unresolved.is_empty() || notification.priority == Priority::Low {
+        let is_over = notification.unresolved.is_empty() || notification.priority == Priority::Low;
+        if is_over && !notification.requires_response {
             return;
         }
         self.newest_last.retain(|delivered| delivered.id != notification.id);
@@ -45,8 +46,19 @@ impl Delivered {
         self.newest_last.retain_mut(|delivered| {
             let Some(left) = resolution.applied_to(delivered) else { return true };
             *delivered = left;
-            !delivered.unresolved.is_empty()
+            !delivered.unresolved.is_empty() || delivered.requires_response
         });
+    }
+
+    /// Whether it is remembered.
+    pub(super) fn contains(&self, id: &NotificationId) -> bool {
+        self.newest_last.iter().any(|delivered| delivered.id == *id)
+    }
+
+    /// Forgets one, and returns it.
+    pub(super) fn take(&mut self, id: &NotificationId) -> Option<Arc<Notification>> {
+        let at = self.newest_last.iter().position(|delivered| delivered.id == *id)?;
+        self.newest_last.remove(at)
     }
 
     /// All conditions, oldest first.

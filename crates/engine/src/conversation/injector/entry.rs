@@ -107,6 +107,15 @@ pub(super) struct Entry {
     /// The most that it may do by itself for the session's user; `None` for all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) level: Option<Activation>,
+    /// The number of its repetition; 0 for its first delivery.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(super) reminder: u32,
+    /// How often it was snoozed.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(super) snoozes: u8,
+    /// It was answered on its way: it is not repeated.
+    #[serde(default, skip_serializing_if = "Not::not")]
+    pub(super) is_answered: bool,
     /// What keeps it from being released.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) holds: Vec<Hold>,
@@ -114,7 +123,16 @@ pub(super) struct Entry {
     pub(super) arrival: u64,
 }
 
+fn is_zero<T: Default + PartialEq>(number: &T) -> bool {
+    *number == T::default()
+}
+
 impl Entry {
+    /// Whether it was delivered before, and comes again.
+    pub(super) fn is_repeated(&self) -> bool {
+        self.reminder > 0
+    }
+
     pub(super) fn key(&self) -> Key {
         let (urgency, inject_at) = (Reverse(self.notification.priority), self.notification.inject_at);
         Key {
@@ -180,7 +198,9 @@ impl Entry {
             Hold::Deferred { waits, .. } => {
                 waits.iter().any(|wait| matches!(wait, Wait::Event(_) | Wait::Context(_)))
             }
-            Hold::Quiet { .. } | Hold::Silenced { .. } | Hold::Inhibited { .. } => false,
+            Hold::Quiet { .. } | Hold::Snoozed { .. } | Hold::Silenced { .. } | Hold::Inhibited { .. } => {
+                false
+            }
         })
     }
 
@@ -204,6 +224,8 @@ pub struct Candidate {
     pub has_cancelled: bool,
     /// The part that fits; `None` for all of it.
     pub cut: Option<Cut>,
+    /// The number of its repetition; 0 for its first delivery.
+    pub reminder: u32,
 }
 
 /// An entry as it is offered.
@@ -213,6 +235,7 @@ pub(super) fn candidate(entry: &Entry) -> Candidate {
         redelivered: entry.redelivered(),
         has_cancelled: entry.has_cancelled,
         cut: None,
+        reminder: entry.reminder,
     }
 }
 
@@ -252,6 +275,8 @@ pub struct Marks {
     pub(super) is_quiet: bool,
     /// The most that it may do by itself there.
     pub(super) level: Option<Activation>,
+    /// The number of its repetition there.
+    pub(super) reminder: u32,
     /// Its holds there; `None` for those of a queue that takes it for the first time.
     pub(in crate::conversation) holds: Option<Vec<Hold>>,
 }

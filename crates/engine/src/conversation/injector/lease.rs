@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     exchange::{Answer, Exchange, InjectionId},
+    hold::Hold,
     ledger::ConfirmedBy,
     notification::{InjectionPoint, NotificationId, Resolution, SubscriberId},
     sorted::SortedMap,
@@ -203,6 +204,24 @@ impl Leases {
                 entry.notification = left;
             }
         }
+    }
+
+    /// Notes that a notification on its way is answered.
+    pub(super) fn answer(&mut self, id: &NotificationId) {
+        if let Some(entry) = self.entry_mut(id) {
+            entry.is_answered = true;
+        }
+    }
+
+    /// Lets a notification on its way wait with this hold, should it return or be repeated; returns
+    /// whether it is on its way.
+    pub(super) fn snooze(&mut self, id: &NotificationId, hold: &Hold) -> bool {
+        self.entry_mut(id).map(|entry| entry.holds.push(hold.clone())).is_some()
+    }
+
+    fn entry_mut(&mut self, id: &NotificationId) -> Option<&mut Entry> {
+        let mut entries = self.open.iter_mut().flat_map(|lease| &mut lease.entries);
+        entries.find(|entry| entry.notification.id == *id)
     }
 
     pub(super) fn take_all(&mut self) -> Vec<Lease> {

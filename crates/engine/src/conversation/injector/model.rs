@@ -363,7 +363,11 @@ impl Pair {
                 self.exchange(&exchange, now);
             }
             Step::Ack { injection } => {
-                self.injector.ack(&InjectionId::new(&format!("i{injection}")), ConfirmedBy::Ack);
+                self.injector.ack(
+                    &InjectionId::new(&format!("i{injection}")),
+                    ConfirmedBy::Ack,
+                    Timestamp::ZERO,
+                );
                 self.ack(usize::from(injection));
             }
             Step::Undelivered { injection } => {

@@ -108,13 +108,17 @@ impl Injector {
     }
 
     /// Ends an unconfirmed lease: each important notification returns to the queue once.
-    pub(super) fn run_out(&mut self, lease: Lease) {
+    pub(super) fn run_out(&mut self, lease: Lease, now: Timestamp) {
         self.forget_first_text(&lease.injection);
         for mut entry in lease.entries {
             // Only a return counts as a lost delivery. A notification that was recalled because its
             // context was lost had been delivered.
             if entry.returned_from.is_some() || !is_worth_repeating(&entry.notification) {
-                self.end_uncertain(entry);
+                match entry.notification.repeat {
+                    // It comes again anyway.
+                    Some(_) => self.note_delivered(entry, now),
+                    None => self.end_uncertain(entry),
+                }
             } else {
                 entry.returned_from = Some(lease.injection);
                 self.put_back(entry);
@@ -144,17 +148,13 @@ impl Injector {
         self.first_text = self.first_text.filter(|first| first != injection);
     }
 
-    /// Records that notifications have arrived.
-    pub(super) fn confirm(&mut self, entries: Vec<Entry>, by: ConfirmedBy) {
+    /// Records that notifications have arrived at `now`.
+    pub(super) fn confirm(&mut self, entries: Vec<Entry>, by: ConfirmedBy, now: Timestamp) {
         for entry in entries {
-            let notification = entry.notification.id;
+            let (notification, session) = (entry.notification.id, self.session.clone());
             self.recent.insert(notification);
-            self.delivered.insert(entry.notification);
-            self.outputs.push_back(LedgerEntry::Confirmed {
-                notification,
-                session: self.session.clone(),
-                by,
-            });
+            self.outputs.push_back(LedgerEntry::Confirmed { notification, session, by });
+            self.note_delivered(entry, now);
         }
     }
 
@@ -206,7 +206,9 @@ impl Injector {
     /// Ends a notification that may have arrived.
     pub(super) fn end_uncertain(&mut self, entry: Entry) {
         self.end(&entry.notification, Reason::Uncertain);
-        self.delivered.insert(entry.notification);
+        if !entry.is_answered {
+            self.delivered.insert(entry.notification);
+        }
     }
 
     /// Records the end of a notification here.
@@ -229,6 +231,7 @@ impl Injector {
     /// again.
     pub fn lose_context(&mut self, now: Timestamp) {
         self.take_back_leased(|entry| entry.notification.priority == Priority::Low);
+        self.recall_repeated();
         for notification in self.delivered.take_true(now) {
             let (id, session) = (notification.id, self.session.clone());
             self.outputs.push_back(LedgerEntry::Recalled { notification: id, session });
@@ -307,6 +310,10 @@ impl Injector {
         for lease in self.leases.take_all() {
             lease.entries.into_iter().for_each(|entry| self.end_uncertain(entry));
         }
+        // What was delivered here is not for others.
+        for entry in self.queue.take_all_that(&Entry::is_repeated) {
+            self.end(&entry.notification, Reason::SessionGone);
+        }
         let waiting = self.waiting();
         self.queue = Queue::default();
         waiting
@@ -320,7 +327,7 @@ impl Injector {
     /// back later with [`Injector::take_over`].
     pub fn leave(&mut self, leaves_asked: bool) -> Vec<Left> {
         let is_for_others = |entry: &Entry| {
-            let is_own = matches!(entry.notification.scope, Scope::Session(_));
+            let is_own = matches!(entry.notification.scope, Scope::Session(_)) || entry.is_repeated();
             !is_own || leaves_asked && entry.notification.is_asked
         };
         let released = self.leases.take_entries(is_for_others);
@@ -386,14 +393,15 @@ impl Injector {
 
 /// An entry as its session leaves it.
 fn left(entry: &Entry) -> Left {
-    let Entry { has_cancelled, is_released_by_user, is_shown, is_quiet, level, .. } = *entry;
+    let Entry { has_cancelled, is_released_by_user, is_shown, is_quiet, level, reminder, .. } = *entry;
     let holds = Some(entry.holds.clone());
     let earlier = match entry.returned_from {
         Some(injection) => Earlier::By(injection),
         None if entry.is_recalled => Earlier::Perhaps,
         None => Earlier::Not,
     };
-    let marks = Marks { earlier, has_cancelled, is_released_by_user, is_shown, is_quiet, level, holds };
+    let marks =
+        Marks { earlier, has_cancelled, is_released_by_user, is_shown, is_quiet, level, reminder, holds };
     Left { notification: Arc::clone(&entry.notification), marks }
 }
 

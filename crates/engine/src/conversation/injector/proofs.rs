@@ -194,7 +194,7 @@ fn an_unseen_pushed_text_is_pending_again() {
         let again = story.answer(&later, 1_000).injection.expect("it comes by the agent's exchange");
         assert!(again.notifications[0].redelivered, "it may stand in the context");
         assert_eq!(story.ledger(), ["n returned", "n i2 unconfirmed"]);
-        story.injector.ack(&InjectionId::new("i2"), ConfirmedBy::Ack);
+        story.injector.ack(&InjectionId::new("i2"), ConfirmedBy::Ack, Timestamp::ZERO);
         assert_eq!(story.ledger(), ["n ack"]);
     }
 }
@@ -206,7 +206,7 @@ fn a_pushed_text_that_is_seen_has_arrived() {
     story.push("later", Normal, TurnEnd);
     story.answer(&pushed("w1"), 0);
     story.ledger();
-    story.injector.ack(&InjectionId::new("i1"), ConfirmedBy::Seen);
+    story.injector.ack(&InjectionId::new("i1"), ConfirmedBy::Seen, Timestamp::ZERO);
     assert!(story.exchange(&exchange(TurnStart, "c2"), 1_000).is_empty());
     assert_eq!(story.ledger(), ["n seen", "later seen"]);
 }
@@ -218,7 +218,7 @@ fn a_pushed_text_seen_late_is_not_repeated() {
     story.answer(&pushed("w1"), 0);
     assert!(story.exchange(&exchange(BeforeTool, "c2"), 1_000).is_empty());
     story.ledger();
-    story.injector.ack(&InjectionId::new("i1"), ConfirmedBy::Seen);
+    story.injector.ack(&InjectionId::new("i1"), ConfirmedBy::Seen, Timestamp::ZERO);
     assert_eq!(story.ledger(), ["n seen"]);
     assert_eq!(story.injector.pending(), (0, None));
 }

@@ -76,7 +76,8 @@ impl Queue {
 
     /// Adds a notification that another session left, with its state there.
     pub(super) fn push_left(&mut self, notification: Arc<Notification>, marks: Marks) {
-        let Marks { earlier, has_cancelled, is_released_by_user, is_shown, is_quiet, level, holds } = marks;
+        let Marks { earlier, has_cancelled, is_released_by_user, is_shown, is_quiet, level, reminder, holds } =
+            marks;
         let entry = self.next(notification);
         let is_recalled = earlier == Earlier::Perhaps;
         let returned_from = match earlier {
@@ -91,12 +92,13 @@ impl Queue {
             is_shown,
             is_quiet,
             level,
+            reminder,
             holds: holds.unwrap_or_default(),
             ..entry
         });
     }
 
-    fn next(&mut self, notification: Arc<Notification>) -> Entry {
+    pub(super) fn next(&mut self, notification: Arc<Notification>) -> Entry {
         self.arrivals += 1;
         Entry {
             notification,
@@ -107,6 +109,9 @@ impl Queue {
             is_shown: false,
             is_quiet: false,
             level: None,
+            reminder: 0,
+            snoozes: 0,
+            is_answered: false,
             holds: Vec::new(),
             arrival: self.arrivals,
         }

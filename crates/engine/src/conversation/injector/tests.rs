@@ -107,6 +107,8 @@ fn ledger_line(entry: &LedgerEntry) -> String {
         LedgerEntry::Confirmed { notification, by, .. } => format!("{notification} {}", by.as_str()),
         LedgerEntry::Returned { notification, .. } => format!("{notification} returned"),
         LedgerEntry::Recalled { notification, .. } => format!("{notification} recalled"),
+        LedgerEntry::Repeated { notification, number, .. } => format!("{notification} repeats {number}"),
+        LedgerEntry::Responded { notification, action, .. } => format!("{notification} {}", action.state()),
         LedgerEntry::NotificationEnded { notification, session, reason } => {
             assert_eq!(session.as_ref().map(SessionId::as_str), Some("s1"));
             format!("{notification} {}", reason.as_str())
@@ -242,9 +244,9 @@ fn an_ack_confirms_once() {
     let mut story = Story::new();
     story.push("n", Normal, AfterTool);
     story.exchange(&exchange(AfterTool, "c1"), 0);
-    story.injector.ack(&InjectionId::new("i1"), ConfirmedBy::Ack);
-    story.injector.ack(&InjectionId::new("i1"), ConfirmedBy::Ack);
-    story.injector.ack(&InjectionId::new("never"), ConfirmedBy::Ack);
+    story.injector.ack(&InjectionId::new("i1"), ConfirmedBy::Ack, Timestamp::ZERO);
+    story.injector.ack(&InjectionId::new("i1"), ConfirmedBy::Ack, Timestamp::ZERO);
+    story.injector.ack(&InjectionId::new("never"), ConfirmedBy::Ack, Timestamp::ZERO);
     assert_eq!(story.ledger(), ["n queued", "n i1", "n ack"]);
 }
 
@@ -308,7 +310,7 @@ fn a_late_ack_removes_the_returned_notification() {
     story.push("critical", Critical, Immediate);
     story.exchange(&exchange(AfterTool, "c1"), 0);
     story.timeout(2_000);
-    story.injector.ack(&InjectionId::new("i1"), ConfirmedBy::Ack);
+    story.injector.ack(&InjectionId::new("i1"), ConfirmedBy::Ack, Timestamp::ZERO);
     assert_eq!(story.ledger(), ["critical queued", "critical i1", "critical returned", "critical ack"]);
     assert!(story.exchange(&exchange(TurnStart, "c2"), 3_000).is_empty());
 }
@@ -333,7 +335,7 @@ fn a_notification_comes_to_a_session_once() {
     assert!(!story.push("n", Normal, AfterTool));
     story.exchange(&exchange(AfterTool, "c1"), 0);
     assert!(!story.push("n", Normal, AfterTool));
-    story.injector.ack(&InjectionId::new("i1"), ConfirmedBy::Ack);
+    story.injector.ack(&InjectionId::new("i1"), ConfirmedBy::Ack, Timestamp::ZERO);
     assert!(!story.push("n", Normal, AfterTool));
     assert_eq!(story.ledger(), ["n queued", "n i1", "n ack"]);
 }
@@ -349,7 +351,7 @@ fn a_leased_notification_is_never_accepted_again() {
         assert!(story.ledger().last().is_some_and(|line| line.ends_with(" queue_overflow")));
     }
     assert!(!story.push("n", Normal, AfterTool));
-    story.injector.ack(&InjectionId::new("i1"), ConfirmedBy::Ack);
+    story.injector.ack(&InjectionId::new("i1"), ConfirmedBy::Ack, Timestamp::ZERO);
     assert!(!story.push("n", Normal, AfterTool));
 }
 

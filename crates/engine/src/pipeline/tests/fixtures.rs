@@ -42,6 +42,7 @@ pub(in crate::pipeline) fn rule() -> Subscriber {
         },
         dedupe: Some(DedupeRule {
             key: vec![field("type"), field("payload.tool")],
+            ignore: Vec::new(),
             window: Duration::from_millis(5_000),
             keep: Keep::First,
         }),
@@ -51,12 +52,14 @@ pub(in crate::pipeline) fn rule() -> Subscriber {
         open_when: None,
         ttl: Some(Duration::from_secs(60)),
         quiet: Hours::default(),
+        repeat: None,
         deliver_after: Vec::new(),
         supersede_key: Vec::new(),
         resolve: None,
         inhibit: Vec::new(),
         order: OrderRule::default(),
         output: OutputRule {
+            requires_response: false,
             priority: Priority::High,
             inject_at: InjectionPoint::AfterTool,
             activation: Activation::Passive,

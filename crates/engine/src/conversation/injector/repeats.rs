@@ -1,0 +1,200 @@
+//! The repetitions of delivered notifications, and the answers to them.
+//!
+//! A notification with a repetition left waits in the queue again, as a held entry, once it has
+//! arrived. Its text is the same; what tells it apart is the number of the repetition.
+
+use std::sync::Arc;
+
+use journal::time::Timestamp;
+
+use super::{entry::Entry, parts::Injector};
+use crate::{
+    hold::Hold,
+    ledger::{LedgerEntry, Reason},
+    notification::{
+        Notification, NotificationId, Priority,
+        repeat::{Action, RepeatUntil, Response, SNOOZES_MAX},
+    },
+};
+
+/// What a session has of a notification that is answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Received {
+    /// Nothing.
+    No,
+    /// It waits, and was not delivered yet.
+    Pending,
+    /// It was delivered. Its text is kept, and it was snoozed so often.
+    Kept {
+        /// How often.
+        snoozes: u8,
+    },
+    /// It was delivered, and its text is not kept.
+    Past,
+}
+
+impl Received {
+    /// Whether it was delivered.
+    pub const fn is_delivered(self) -> bool {
+        matches!(self, Self::Kept { .. } | Self::Past)
+    }
+
+    /// Whether it can be snoozed.
+    pub const fn can_be_snoozed(self) -> bool {
+        match self {
+            Self::Pending => true,
+            Self::Kept { snoozes } => snoozes < SNOOZES_MAX,
+            Self::No | Self::Past => false,
+        }
+    }
+}
+
+impl Injector {
+    /// Notes that an entry has arrived at `now`: it waits for its repetition, or is remembered.
+    pub(super) fn note_delivered(&mut self, entry: Entry, now: Timestamp) {
+        if entry.is_answered {
+            return;
+        }
+        let Some(repeat) = entry.notification.repeat.clone() else {
+            return self.delivered.insert(entry.notification);
+        };
+        let is_over = repeat.until == RepeatUntil::Resolved && entry.notification.unresolved.is_empty();
+        let number = entry.reminder + 1;
+        match repeat.next(number, now).filter(|_| !is_over) {
+            Some((wait, priority)) => {
+                let notification = raised(entry.notification.clone(), priority);
+                let (id, session) = (notification.id, self.session.clone());
+                self.outputs.push_back(LedgerEntry::Repeated { notification: id, session, number });
+                let hold = Hold::Deferred { since: now, waits: vec![wait] };
+                self.queue.restore(Entry {
+                    notification,
+                    reminder: number,
+                    returned_from: None,
+                    is_recalled: false,
+                    has_cancelled: true,
+                    is_released_by_user: true,
+                    holds: vec![hold],
+                    ..entry
+                });
+                self.evict_overflow();
+            }
+            None if repeat.until == RepeatUntil::Answered => {
+                self.end(&entry.notification, Reason::Unanswered);
+                self.delivered.insert(entry.notification);
+            }
+            None => self.delivered.insert(entry.notification),
+        }
+    }
+
+    /// A context was lost: conditions that wait for their repetition are delivered now, with the
+    /// others.
+    pub(super) fn recall_repeated(&mut self) {
+        let is_condition = |entry: &Entry| entry.is_repeated() && !entry.notification.unresolved.is_empty();
+        for mut entry in self.queue.take_all_that(&is_condition) {
+            let (notification, session) = (entry.notification.id, self.session.clone());
+            self.outputs.push_back(LedgerEntry::Recalled { notification, session });
+            entry.holds.retain(|hold| !matches!(hold, Hold::Deferred { .. }));
+            entry.is_recalled = true;
+            self.queue.restore(entry);
+        }
+    }
+
+    /// What this session has of a notification.
+    pub fn received(&self, id: &NotificationId) -> Received {
+        if let Some(entry) = self.queue.get(id) {
+            let was_released = entry.is_repeated() || entry.is_recalled || entry.returned_from.is_some();
+            return if was_released { Received::Kept { snoozes: entry.snoozes } } else { Received::Pending };
+        }
+        if self.leases.contains(id) || self.delivered.contains(id) {
+            return Received::Kept { snoozes: 0 };
+        }
+        if self.recent.contains(*id) { Received::Past } else { Received::No }
+    }
+
+    /// The ids of what this session has or had that begin with this text.
+    pub fn ids_that_begin(&self, text: &str) -> Vec<NotificationId> {
+        let queued = self.queue.in_order().into_iter().map(|entry| entry.notification.id);
+        let leased = self.leases.iter().flat_map(|lease| &lease.entries).map(|entry| entry.notification.id);
+        let delivered = self.delivered.oldest_first().map(|delivered| delivered.id);
+        let all = queued.chain(leased).chain(delivered).chain(self.recent.oldest_first().copied());
+        let mut found: Vec<NotificationId> = all.filter(|id| id.as_str().starts_with(text)).collect();
+        found.sort_unstable();
+        found.dedup();
+        found
+    }
+
+    /// The priority of a notification that this session has.
+    pub fn priority_of(&self, id: &NotificationId) -> Option<Priority> {
+        let queued = self.queue.get(id).map(|entry| &entry.notification);
+        let leased = || {
+            let mut entries = self.leases.iter().flat_map(|lease| &lease.entries);
+            entries.find(|entry| entry.notification.id == *id).map(|entry| &entry.notification)
+        };
+        let delivered = || self.delivered.oldest_first().find(|delivered| delivered.id == *id);
+        queued.or_else(leased).or_else(delivered).map(|notification| notification.priority)
+    }
+
+    /// Applies an answer to a notification that this session has or had; returns whether it did.
+    pub fn respond(&mut self, id: &NotificationId, response: &Response, now: Timestamp) -> bool {
+        let received = self.received(id);
+        let is_possible = match (response.action, received) {
+            (_, Received::No) => false,
+            (Action::Snooze, received) => received.can_be_snoozed(),
+            (Action::Acknowledge | Action::Investigate, received) => received.is_delivered(),
+            (Action::Dismiss, _) => true,
+        };
+        if !is_possible {
+            return false;
+        }
+        let (notification, session) = (*id, self.session.clone());
+        let (action, by) = (response.action, Arc::clone(&response.by));
+        self.outputs.push_back(LedgerEntry::Responded { notification, session, action, by });
+        match (response.action, response.until) {
+            (Action::Snooze, Some(until)) => self.snooze(id, Hold::Snoozed { since: now, until }),
+            _ => self.answer(id, received),
+        }
+        true
+    }
+
+    fn snooze(&mut self, id: &NotificationId, hold: Hold) {
+        if self.leases.snooze(id, &hold) {
+            return;
+        }
+        let of_queue = self.queue.take(id);
+        let entry = of_queue.or_else(|| {
+            self.delivered.take(id).map(|delivered| {
+                // It was delivered once.
+                Entry { reminder: 1, ..self.queue.next(delivered) }
+            })
+        });
+        let Some(mut entry) = entry else { return };
+        entry.snoozes = entry.snoozes.saturating_add(1);
+        // A repetition waits for this time in place of its own.
+        let is_own = |own: &Hold| matches!(own, Hold::Snoozed { .. } | Hold::Deferred { .. });
+        let is_repeated = entry.is_repeated();
+        entry.holds.retain(|own| !(is_own(own) && (is_repeated || matches!(own, Hold::Snoozed { .. }))));
+        entry.holds.push(hold);
+        self.queue.restore(entry);
+        self.evict_overflow();
+    }
+
+    fn answer(&mut self, id: &NotificationId, received: Received) {
+        self.delivered.take(id);
+        self.leases.answer(id);
+        if let Some(entry) = self.queue.take(id) {
+            if received == Received::Pending {
+                self.end(&entry.notification, Reason::Dismissed);
+            } else {
+                self.recent.insert(*id);
+            }
+        }
+    }
+}
+
+/// A notification with another priority.
+fn raised(notification: Arc<Notification>, priority: Option<Priority>) -> Arc<Notification> {
+    match priority.filter(|priority| *priority != notification.priority) {
+        Some(priority) => Arc::new(Notification { priority, ..(*notification).clone() }),
+        None => notification,
+    }
+}
