@@ -113,6 +113,7 @@ const OUTSIDE: &[(&str, Where)] = &[
             "pipeline/sandbox.rs",
             "pipeline/sandbox/",
             "pipeline/condition.rs",
+            "pipeline/condition/",
             "format.rs",
             "format/",
         ]),

@@ -8,6 +8,7 @@ pub mod io;
 mod dispatch;
 mod echoes;
 mod exchange;
+mod outcome;
 mod parts;
 mod state;
 mod suppression;
@@ -22,6 +23,7 @@ pub use self::{
     dispatch::SUBSCRIBER_FAILED,
     echoes::Echoes,
     io::{Input, Output, Pending, RequestId, SessionChange, WakeReason},
+    outcome::{Delivery, Fate, Inhibitor, Outcome, SubscriberOutcome},
     parts::Engine,
     state::Saved,
     suppression::SILENCE_ENDED,

@@ -81,6 +81,7 @@ pub mod records;
 pub mod rules;
 
 pub use self::engine::{
-    Echoes, Engine, Explanation, Input, Output, Pending, RequestId, SILENCE_ENDED, SUBSCRIBER_FAILED, Saved,
-    SessionChange, Taker, Verdict, WakeReason, io,
+    Delivery, Echoes, Engine, Explanation, Fate, Inhibitor, Input, Outcome, Output, Pending, RequestId,
+    SILENCE_ENDED, SUBSCRIBER_FAILED, Saved, SessionChange, SubscriberOutcome, Taker, Verdict, WakeReason,
+    io,
 };

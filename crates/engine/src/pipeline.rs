@@ -23,6 +23,7 @@ pub mod mute;
 mod newest;
 mod origins;
 mod output;
+pub mod progress;
 pub mod recent;
 pub mod remainder;
 pub mod render;

@@ -15,7 +15,7 @@ use strum::{IntoStaticStr, VariantArray};
 
 use crate::event::{EventType, Payload, Scope, SessionId};
 
-impl_as_str!(Severity);
+impl_as_str!(Severity, Provenance);
 
 /// The severity of an event, in ascending order, so a minimum is one comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -225,7 +225,8 @@ impl Event {
 /// The folds over aside's own events accept [`Self::Own`] only, since any producer can write a name.
 /// Events from the network, a CloudEvent, a webhook, a file or another agent are trusted only if
 /// the user names their source.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, VariantArray)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, VariantArray, IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum Provenance {
     /// Over the Unix socket, from a process of the daemon's user.
     #[default]

@@ -172,6 +172,36 @@ impl Reason {
         of_word(word).map(ReasonKind::text)
     }
 
+    /// The reason of a ledger line, with its word and its [detail](Reason::detail); `None` if they are
+    /// not known.
+    pub fn read(word: &str, detail: Option<&str>) -> Option<Self> {
+        let seq = || detail.and_then(|detail| detail.parse().ok()).map(Seq);
+        let kind: ReasonKind = of_word(word)?;
+        Some(match kind {
+            ReasonKind::FilteredOut => Self::FilteredOut(of_word(detail?)?),
+            ReasonKind::Duplicate => Self::Duplicate { of: seq()? },
+            ReasonKind::BatchOverflow => Self::BatchOverflow,
+            ReasonKind::BelowThreshold => Self::BelowThreshold,
+            ReasonKind::RateLimited => Self::RateLimited { retry_at: detail?.parse().ok()? },
+            ReasonKind::Expired => Self::Expired,
+            ReasonKind::QueueOverflow => Self::QueueOverflow,
+            ReasonKind::SessionGone => Self::SessionGone,
+            ReasonKind::Uncertain => Self::Uncertain,
+            ReasonKind::SubscriberOff => Self::SubscriberOff,
+            ReasonKind::Dismissed => Self::Dismissed,
+            ReasonKind::Silenced => Self::Silenced { by: SilenceId::new(detail?) },
+            ReasonKind::Inhibited => Self::Inhibited { by: seq()? },
+            ReasonKind::Superseded => Self::Superseded,
+            ReasonKind::Stale => Self::Stale,
+            ReasonKind::Withdrawn => Self::Withdrawn,
+            ReasonKind::Resolves => Self::Resolves,
+            ReasonKind::Inhibits => Self::Inhibits,
+            ReasonKind::Watched => Self::Watched,
+            ReasonKind::SummedUp => Self::SummedUp,
+            ReasonKind::Known => Self::Known,
+        })
+    }
+
     /// The word for counting this reason.
     pub fn as_str(&self) -> &'static str {
         ReasonKind::from(self).text().word
@@ -369,6 +399,20 @@ pub(super) mod tests {
             assert_eq!(Reason::text_of(word).map(|text| text.word), Some(word));
         }
         assert_eq!(Reason::text_of("filtered_out"), None);
+    }
+
+    #[test]
+    fn every_reason_is_read_as_it_is_written() {
+        for text in Reason::texts() {
+            let details = [None, Some("where"), Some("7"), Some("2026-11-28T12:00:00Z"), Some("s1")];
+            let read: Vec<Reason> =
+                details.iter().filter_map(|detail| Reason::read(text.word, *detail)).collect();
+            assert!(!read.is_empty(), "{}", text.word);
+            for reason in read {
+                let again = Reason::read(reason.as_str(), reason.detail().as_deref());
+                assert_eq!(again, Some(reason), "{}", text.word);
+            }
+        }
     }
 
     #[test]

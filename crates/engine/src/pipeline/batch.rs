@@ -241,6 +241,14 @@ impl Batcher {
         wanted.into_iter().filter_map(|deadline| self.take(deadline, now)).collect()
     }
 
+    /// The row of an event, the number of rows in its batch, and when that closes.
+    pub(crate) fn find(&self, seq: Seq) -> Option<(&Row, usize, Timestamp)> {
+        self.open.values().flat_map(SortedMap::values).find_map(|open| {
+            let row = open.rows.iter().find(|row| row.seq == seq)?;
+            Some((row, open.rows.len(), open.ends_at))
+        })
+    }
+
     /// The waiting rows, in batch order.
     pub(crate) fn rows(&self) -> impl Iterator<Item = &Row> {
         self.open.values().flat_map(SortedMap::values).flat_map(|open| &open.rows)

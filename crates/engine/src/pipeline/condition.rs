@@ -17,6 +17,8 @@
 //! assert_eq!(Condition::compile("paylod.x > 1").unwrap_err().range, Some(0..6));
 //! ```
 
+mod comparison;
+
 use std::{
     fmt,
     ops::Range,
@@ -49,6 +51,8 @@ pub const CONDITION_FUEL: u64 = 500;
 /// Most steps of one evaluation, an item or 16 bytes each: enough to read a payload of 64 KiB a few
 /// times.
 pub const CONDITION_STEPS: u64 = 20_000;
+
+pub use self::comparison::Comparison;
 
 const GRAMMAR: Grammar = Grammar {
     variables: &FieldPath::ROOTS,

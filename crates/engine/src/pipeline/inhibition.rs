@@ -204,6 +204,11 @@ impl Inhibitions {
         self.iter().find(|one| one.by == by).map(|one| one.until)
     }
 
+    /// What an event inhibits, with the number of its rule.
+    pub(crate) fn find_by(&self, by: Seq) -> Option<(usize, &Inhibition)> {
+        self.all.iter().find_map(|((number, _), open)| Some((*number, open.iter().find(|one| one.by == by)?)))
+    }
+
     /// Whether one applies to a part of the sessions.
     pub(crate) fn is_scoped(&self) -> bool {
         self.iter().any(|one| one.scope != Scope::All)

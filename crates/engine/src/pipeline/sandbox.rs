@@ -14,6 +14,7 @@ pub(super) mod formats;
 mod library;
 mod lint;
 mod operators;
+mod parts;
 mod patterns;
 mod rewrite;
 mod source;
@@ -42,6 +43,7 @@ pub(super) use self::{
     filters::Expand,
     library::Library,
     lint::{Checked, Grammar},
+    parts::{Compares, Joined, Part, joined},
     rewrite::{Guarded, OwnText, Trace},
     source::{Cause, Fault},
 };
@@ -108,12 +110,20 @@ impl Program {
     ///
     /// Errors: as for [`Program::template`].
     pub(super) fn expression(text: Arc<str>, grammar: &Grammar) -> Result<(Self, Checked), Fault> {
+        Self::part(text, &[], grammar)
+    }
+
+    /// The same of the part of an expression at the end of `path`, which [`joined`] gives.
+    ///
+    /// Errors: as for [`Program::template`].
+    pub(super) fn part(text: Arc<str>, path: &[usize], grammar: &Grammar) -> Result<(Self, Checked), Fault> {
         Self::checked(Source { text, libraries: Vec::new() }, |source| {
-            let tree = machinery::parse_expr(&source.text)?;
-            let mut checked = lint::check_expression(&tree, grammar)?;
+            let whole = machinery::parse_expr(&source.text)?;
+            let tree = parts::at(&whole, path);
+            let mut checked = lint::check_expression(tree, grammar)?;
             let guarded = std::mem::take(&mut checked.guarded);
             let mut generator = CodeGenerator::new(NAME, &source.text);
-            generator.compile_expr(&tree);
+            generator.compile_expr(tree);
             let whole = Stretch { end: u32::MAX, guarded: &guarded, offset: 0 };
             let code = rewrite::rewrite(&generator.finish().0, &[whole], Trace::Off);
             Ok((code, vec![guarded], checked))

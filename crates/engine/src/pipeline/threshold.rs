@@ -143,6 +143,11 @@ impl Thresholds {
         )
     }
 
+    /// The sum of a key after the last event that was counted there.
+    pub(crate) fn total(&self, key: StateKey) -> Option<f64> {
+        self.counters.get(&key).map(|counter| counter.steps.iter().map(|(_, sum)| sum).sum())
+    }
+
     /// Forgets every counter, because the rule changed.
     pub(crate) fn clear(&mut self) {
         self.counters.clear();
