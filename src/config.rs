@@ -46,3 +46,4 @@ pub mod effective;
 pub mod last_good;
 pub mod listing;
 pub mod report;
+pub mod rule_place;

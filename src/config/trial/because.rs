@@ -19,6 +19,7 @@ use crate::config::{
     effective::{self, KeyInForce},
     layers::SourceFile,
     report::{Place, shown},
+    rule_place::keys_of,
     values::duration_text,
 };
 
@@ -69,9 +70,14 @@ struct Explainer<'a> {
 }
 
 impl Explainer<'_> {
-    /// Where the subscriber has `key`; `None` if it has the default.
-    fn place(&self, key: &str) -> Option<Place> {
-        self.keys.iter().find(|one| one.key == key).map(|one| one.place.clone())
+    /// The first of these keys that the subscriber has; `None` if all have their defaults.
+    fn key(&self, keys: &[&str]) -> Option<&KeyInForce> {
+        keys.iter().find_map(|key| self.keys.iter().find(|one| one.key == *key))
+    }
+
+    /// The place of that key.
+    fn place(&self, keys: &[&str]) -> Option<Place> {
+        self.key(keys).map(|one| one.place.clone())
     }
 
     fn not_taken(&self, event: &Published) -> LedgerLine {
@@ -80,49 +86,51 @@ impl Explainer<'_> {
             at: event.at,
             event_type: event.event_type.to_string(),
             what: format!("not taken: `types` has {}", types.join(", ")),
-            place: self.place("events.types"),
+            place: self.place(&["events.types"]),
         }
     }
 
     fn entry(&self, at: Duration, entry: &LedgerEntry) -> Option<LedgerLine> {
-        let of_event = |seq: Seq, what: String, key: &str| {
+        let of_event = |seq: Seq, what: String, keys: &[&str]| {
             let event_type = self.event_type(seq).map(ToString::to_string).unwrap_or_default();
-            Some(LedgerLine { at, event_type, what, place: self.place(key) })
+            Some(LedgerLine { at, event_type, what, place: self.place(keys) })
         };
-        let of_notification = |id: NotificationId, what: String, key: &str| {
+        let of_notification = |id: NotificationId, what: String, keys: &[&str]| {
             let made =
                 self.played.notification(id).filter(|made| made.notification.subscriber == self.rule.id)?;
             let subject = made.notification.content.text().lines().next().unwrap_or_default();
             let what = format!("{}: {what}", shown(subject.trim_end_matches(':')));
-            Some(LedgerLine { at, event_type: String::new(), what, place: self.place(key) })
+            Some(LedgerLine { at, event_type: String::new(), what, place: self.place(keys) })
         };
         match entry {
-            LedgerEntry::Throttled { seq, by } => of_event(*seq, format!("throttled: {}", by.describe()), ""),
+            LedgerEntry::Throttled { seq, by } => {
+                of_event(*seq, format!("throttled: {}", by.describe()), &[])
+            }
             LedgerEntry::EventEnded { seq, subscriber, reason } if *subscriber == self.rule.id => {
-                of_event(*seq, self.ended(reason), key_of(reason))
+                of_event(*seq, self.ended(reason), keys_of(reason))
             }
             LedgerEntry::Batched { seq, subscriber } if *subscriber == self.rule.id => {
-                of_event(*seq, "row of an open batch".to_owned(), "batching.window_ms")
+                of_event(*seq, "row of an open batch".to_owned(), &["batching.window_ms"])
             }
             LedgerEntry::Created { subscriber, events, notification, .. } if *subscriber == self.rule.id => {
-                of_notification(*notification, format!("made of {}", counted(events.len(), "row")), "")
+                of_notification(*notification, format!("made of {}", counted(events.len(), "row")), &[])
             }
             LedgerEntry::Queued { notification, session } => {
-                of_notification(*notification, format!("pending for {session}"), "output.inject_at")
+                of_notification(*notification, format!("pending for {session}"), &["output.inject_at"])
             }
             LedgerEntry::Unclaimed { notification } => {
-                of_notification(*notification, "waits for a session".to_owned(), "")
+                of_notification(*notification, "waits for a session".to_owned(), &[])
             }
             LedgerEntry::Injected { notification, session, point, .. } => {
-                of_notification(*notification, format!("delivered to {session} at {}", point.as_str()), "")
+                of_notification(*notification, format!("delivered to {session} at {}", point.as_str()), &[])
             }
             LedgerEntry::Returned { notification, .. } => {
-                of_notification(*notification, "pending again: not confirmed".to_owned(), "")
+                of_notification(*notification, "pending again: not confirmed".to_owned(), &[])
             }
             LedgerEntry::NotificationEnded { notification, reason, .. } => {
                 let text = Reason::text_of(reason.as_str()).and_then(|text| text.notification);
                 let what = text.map_or_else(|| reason.as_str(), |sentence| sentence.end);
-                of_notification(*notification, what.to_owned(), key_of(reason))
+                of_notification(*notification, what.to_owned(), keys_of(reason))
             }
             LedgerEntry::Unmatched { .. }
             | LedgerEntry::Skipped { .. }
@@ -151,42 +159,11 @@ impl Explainer<'_> {
         let detail = if let Reason::Duplicate { of } = reason { first(*of) } else { reason.detail() };
         let end = sentence.map_or_else(|| reason.as_str(), |sentence| sentence.end);
         let end = end.replace("{detail}", detail.as_deref().unwrap_or_default());
-        let key = self.keys.iter().find(|key| key.key == key_of(reason));
+        let key = self.key(keys_of(reason));
         let is_filter = matches!(reason, Reason::FilteredOut(_));
         match key.filter(|_| is_filter) {
             Some(key) => format!("{end} = {}", shown(&key.value)),
             None => end,
         }
-    }
-}
-
-/// The key of a subscriber that ends events or notifications for this reason; empty if none does.
-fn key_of(reason: &Reason) -> &'static str {
-    match reason {
-        Reason::FilteredOut(by) => match by.key() {
-            "sources" => "events.sources",
-            "severity_filter" => "events.severity_filter",
-            _ => "events.where",
-        },
-        Reason::Duplicate { .. } => "batching.dedupe_key",
-        Reason::BelowThreshold => "threshold.at",
-        Reason::BatchOverflow => "batching.mode",
-        Reason::Inhibited { .. } | Reason::Inhibits => "limits.inhibited_by",
-        Reason::RateLimited { .. } => "limits.rate",
-        Reason::Expired => "limits.ttl",
-        Reason::Superseded => "limits.supersede_key",
-        Reason::Stale => "limits.order_by",
-        Reason::Withdrawn | Reason::Resolves => "limits.resolved_by",
-        Reason::SubscriberOff => "subscriber.enabled",
-        Reason::Silenced { .. }
-        | Reason::Muted { .. }
-        | Reason::QueueOverflow
-        | Reason::SessionGone
-        | Reason::Uncertain
-        | Reason::Unanswered
-        | Reason::Dismissed
-        | Reason::Watched
-        | Reason::SummedUp
-        | Reason::Known => "",
     }
 }
