@@ -15,6 +15,7 @@ mod connections;
 mod error;
 mod events;
 mod exchange;
+pub(crate) mod explain;
 mod extract;
 mod facts;
 mod formats;

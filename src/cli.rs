@@ -13,6 +13,7 @@ mod context;
 mod demo;
 mod doctor;
 mod error;
+mod explain;
 mod generated;
 mod harness;
 mod help;
@@ -27,6 +28,7 @@ mod notices;
 mod overview;
 mod preview;
 mod publish;
+mod rules;
 mod run;
 mod serve;
 mod sessions;
@@ -180,6 +182,12 @@ enum Command {
     Test(test::Args),
     /// Show what a subscriber makes of events, before it is live
     Preview(preview::Args),
+    /// Show what would become of an event, without publishing it
+    ///
+    /// Step by step, each with the file and line of its rule. TYPE with KEY=VALUE pairs is an event as `aside publish` makes it, FILE or `-` one as JSON, and ID a
+    /// past event, whose outcome is compared. With a daemon its present state counts; without one, or
+    /// with --config, a fresh start from the files.
+    Explain(explain::Args),
     /// Trust the files of a workspace, which then hold for its agents
     ///
     /// Shows what they do, and asks.
@@ -236,6 +244,7 @@ impl Command {
                 | Self::Check(_)
                 | Self::Test(_)
                 | Self::Preview(_)
+                | Self::Explain(_)
                 | Self::Subscribers(_)
                 | Self::Edit(_)
                 | Self::Token(_)
@@ -301,7 +310,9 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<ExitCode, CliErro
     let mut stdout = io::stdout();
     let zone: Option<fn() -> TimeZone> = if cli.utc { None } else { Some(TimeZone::system) };
     let terminal = Terminal::of_stdout(zone, |name| env::var_os(name));
-    let context = Context { paths: Paths::named(variable), client, out: &mut stdout, terminal };
+    let is_config_given = cli.config.is_some();
+    let context =
+        Context { paths: Paths::named(variable), is_config_given, client, out: &mut stdout, terminal };
     dispatch(cli.command, context)
 }
 
@@ -356,6 +367,7 @@ fn dispatch(command: Option<Command>, mut context: Context<'_>) -> Result<ExitCo
         Command::Token(args) => access::token(&args, &mut context)?,
         Command::Test(args) => test::run(&args, &mut context)?,
         Command::Preview(args) => preview::run(&args, &mut context)?,
+        Command::Explain(args) => explain::run(&args, &mut context)?,
         Command::Trust(args) => trust::run(&args, &mut context)?,
         Command::Check(args) => check::run(&args, &mut context)?,
         Command::Subscribers(args) => subscribers::run(&args, &mut context)?,
@@ -402,7 +414,8 @@ mod tests {
     pub(super) fn context<'a>(daemon: &FakeDaemon, out: &'a mut Vec<u8>) -> Context<'a> {
         let paths = Paths { socket: daemon.socket().to_owned(), config: "c".into(), state: "s".into() };
         let client = Client::new(paths.socket.clone(), ANSWER_TIMEOUT);
-        Context { client, paths: Ok(paths), out, terminal: terminal::tests::pipe() }
+        let terminal = terminal::tests::pipe();
+        Context { client, paths: Ok(paths), is_config_given: false, out, terminal }
     }
 
     /// The JSON bodies of the requests to `daemon`.

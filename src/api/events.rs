@@ -9,7 +9,7 @@ use axum::{
 };
 use engine::{
     draft::{BodyError, BodyKind, CallerNeeded, Defaults, Drafts, Headers, Intake},
-    event::{EventRef, Seq, codec},
+    event::{Event, EventRef, Seq, codec},
     ledger::LedgerEntry,
     records,
     request::FieldError,
@@ -206,6 +206,26 @@ pub(crate) async fn get(
     };
     let (history, projected) = what_became_of(&app, seq, access.into_readable()).await;
     Ok(Json(EventWithHistory { event, history, others, projection: history::how_far(&app, projected) }))
+}
+
+/// An event of the journal, by its id or its position, whole.
+///
+/// Errors: 403 if it is addressed to another session than a process's own, 404 if the journal does not
+/// have it (any more).
+pub(crate) async fn stored(app: &App, actor: Actor, name: String) -> Result<Event, ApiError> {
+    let mut access = actor.access(app).await?;
+    let FoundEvent { event: (seq, _), .. } = loop {
+        let readable = access.readable().clone();
+        match find(app, Wanted { name: name.clone(), source: None, readable }).await? {
+            Looked::Found(found) => break found,
+            Looked::Withheld { session } => access.check_again(app, &session).await?,
+        }
+    };
+    let journal = app.journal.clone();
+    let read = run_blocking(move || journal.read_at(seq)).await;
+    let record = read.ok().and_then(Result::ok).flatten();
+    let event = record.and_then(|record| as_event(&record.as_record()).map(|event| event.to_event()));
+    event.ok_or_else(|| ApiError::not_found("event in the journal", &name))
 }
 
 /// An event, and the others of its id.

@@ -10,8 +10,9 @@ use axum::{
 };
 
 use crate::api::{
-    App, admin, clients, error::ApiError, events, exchange, formats, history, hooks, inbox, matching, mcp,
-    metrics, notify, questions, reload, respond, sessions, settings, shell, silences, sources, statusline,
+    App, admin, clients, error::ApiError, events, exchange, explain, formats, history, hooks, inbox,
+    matching, mcp, metrics, notify, questions, reload, respond, sessions, settings, shell, silences,
+    sources, statusline,
     stream, trust, watches, webhooks,
 };
 
@@ -51,6 +52,7 @@ routes! {
     get "/v1/events/stream" stream::events,
     get "/v1/events/{id}" events::get,
     post "/v1/match" matching::explain,
+    post "/v1/explain" explain::explain,
     post "/v1/sessions/{id}/exchange" exchange::exchange,
     get "/v1/notifications" history::notifications,
     get "/v1/notifications/{id}" history::notification,

@@ -6,6 +6,7 @@
 
 pub mod event;
 pub mod exchange;
+pub mod explain;
 pub mod formats;
 pub mod harness;
 pub mod history;

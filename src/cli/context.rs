@@ -24,6 +24,8 @@ use crate::cli::{
 pub(super) struct Context<'a> {
     /// Commands that need only the socket also run if the folders are unknown.
     pub(super) paths: Result<Paths, PathsError>,
+    /// Whether `--config` names a folder.
+    pub(super) is_config_given: bool,
     pub(super) client: Client,
     pub(super) out: &'a mut dyn Write,
     pub(super) terminal: Terminal,

@@ -77,6 +77,7 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
     let client = Client::new(place.socket(), ANSWER_TIMEOUT);
     let mut scenes = Scenes {
         context: Context {
+            is_config_given: false,
             client,
             paths: context.paths.clone(),
             out: &mut *context.out,

@@ -109,6 +109,14 @@ const GROUPS: [Group; 5] = [
                     "aside preview subscribers/deploys.toml --hostile",
                 ],
             ),
+            (
+                "explain",
+                &[
+                    "aside explain tool.call.failure tool_name=grep",
+                    "aside explain 4711",
+                    "aside explain tool.call.failure --config ./new",
+                ],
+            ),
             ("trust", &["aside trust", "aside trust --list", "aside trust --revoke"]),
             ("reload", &["aside reload"]),
             ("tail", &["aside tail", "aside tail 'tool.**'"]),

@@ -101,16 +101,16 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
 fn publish_one(args: &Args, event_type: &EventType, context: &mut Context<'_>) -> Result<(), CliError> {
     let mut payload = args.input.as_ref().map(|name| read_payload(name)).transpose()?.unwrap_or_default();
     payload.extend(parse_pairs(&args.pairs)?);
-    let session = args.session.as_deref().map(|text| ids::addressee(text, context)).transpose()?;
-    let event = object([
-        ("id", args.id.clone().map(Value::from)),
-        ("type", Some(event_type.as_str().into())),
-        ("source", Some(args.source.as_deref().unwrap_or(SOURCE).into())),
-        ("severity", args.severity.map(|severity| severity.as_str().into())),
-        ("session", session.map(Value::from)),
-        ("workspace", args.default_workspace().map(Value::from)),
-        ("payload", Some(Value::Object(payload))),
-    ]);
+    let one = OneEvent {
+        id: args.id.as_deref(),
+        event_type,
+        source: args.source.as_deref(),
+        severity: args.severity,
+        session: args.session.as_deref(),
+        workspace: args.default_workspace(),
+        payload,
+    };
+    let event = one.value(context)?;
     let body = event.to_string();
     let outcome = match send(context, "application/json", body.as_bytes())? {
         Published::Each(Results { results, .. }) => results.into_iter().next(),
@@ -133,7 +133,36 @@ fn publish_one(args: &Args, event_type: &EventType, context: &mut Context<'_>) -
     context.say(&format!("{already}published as {seq}\n{lines}"))
 }
 
-fn parse_pairs(pairs: &[String]) -> Result<Map<String, Value>, CliError> {
+/// An event that arguments describe.
+pub(super) struct OneEvent<'a> {
+    pub(super) id: Option<&'a str>,
+    pub(super) event_type: &'a EventType,
+    /// This command if there is none.
+    pub(super) source: Option<&'a str>,
+    pub(super) severity: Option<Severity>,
+    /// The whole id of a session, or a short one.
+    pub(super) session: Option<&'a str>,
+    pub(super) workspace: Option<String>,
+    pub(super) payload: Map<String, Value>,
+}
+
+impl OneEvent<'_> {
+    /// The event as it is published.
+    pub(super) fn value(self, context: &Context<'_>) -> Result<Value, CliError> {
+        let session = self.session.map(|text| ids::addressee(text, context)).transpose()?;
+        Ok(object([
+            ("id", self.id.map(Value::from)),
+            ("type", Some(self.event_type.as_str().into())),
+            ("source", Some(self.source.unwrap_or(SOURCE).into())),
+            ("severity", self.severity.map(|severity| severity.as_str().into())),
+            ("session", session.map(Value::from)),
+            ("workspace", self.workspace.map(Value::from)),
+            ("payload", Some(Value::Object(self.payload))),
+        ]))
+    }
+}
+
+pub(super) fn parse_pairs(pairs: &[String]) -> Result<Map<String, Value>, CliError> {
     let mut payload = Map::new();
     for pair in pairs {
         let (key, value) = parse_pair(pair)?;

@@ -183,6 +183,14 @@ pub(super) fn write_new(path: &Path, text: &str) -> Result<(), CliError> {
     written.map_err(wrong)
 }
 
+/// A line about errors in the files of `compiled`; empty if there are none.
+pub(super) fn note_of_errors(compiled: &Compiled) -> String {
+    match compiled.report.error_count() {
+        0 => String::new(),
+        errors => format!("files with errors are left out: {errors} found by `aside check`\n"),
+    }
+}
+
 /// The files of all layers, as they are now.
 pub(super) struct Configuration {
     /// The user's folder.
@@ -217,10 +225,7 @@ impl Configuration {
 
     /// A line about errors in the files; empty if there are none.
     pub(super) fn note(&self) -> String {
-        match self.compiled.report.error_count() {
-            0 => String::new(),
-            errors => format!("files with errors are left out: {errors} found by `aside check`\n"),
-        }
+        note_of_errors(&self.compiled)
     }
 
     /// Refuses a second file of the user's layer, also if the first one has errors.

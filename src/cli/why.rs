@@ -1,6 +1,6 @@
 //! `aside why`: the outcome of one event, notification or injection, on one page.
 
-mod words;
+pub(super) mod words;
 
 use engine::sorted::SortedSet;
 use hook::client::percent_encode;

@@ -10,6 +10,7 @@
 mod because;
 mod compare;
 mod failure;
+mod foresee;
 mod jinja;
 pub mod preview;
 mod templates;
@@ -31,6 +32,7 @@ use crate::config::{
 
 pub use compare::Update;
 pub use failure::{Failure, Line, Unmet, Wrong};
+pub use foresee::foresee;
 pub use tests::{Case, Cases};
 
 pub use jinja::text_as_template;

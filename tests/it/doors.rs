@@ -23,7 +23,7 @@ enum Door {
 use Door::{Events, NoEvents};
 
 /// Every route that may change something. A new one fails the test until it has a row here.
-const ROUTES: [(&str, Door); 25] = [
+const ROUTES: [(&str, Door); 26] = [
     ("delete /v1/silences/{id}", NoEvents),
     ("delete /v1/watches/{id}", NoEvents),
     ("post /api/v2/alerts", NoEvents),
@@ -66,6 +66,13 @@ const ROUTES: [(&str, Door); 25] = [
                 request(home, "/v1/events", &headers, &payload.to_string())
             }),
         ]),
+    ),
+    (
+        "post /v1/explain",
+        Events(&[("an explanation", |home, event_type, source, payload| {
+            let body = event(event_type, source, payload).to_string();
+            request(home, "/v1/explain", &[("content-type", "application/json")], &body)
+        })]),
     ),
     ("post /v1/hooks/{harness}", NoEvents),
     (

@@ -36,7 +36,7 @@ enum Route {
 use Route::{Elsewhere, HasNone, LeavesOut, LeavesOutAndRefuses, Refuses};
 
 /// Every route. A new one fails the test until it has a row here.
-const ROUTES: [(&str, Route); 55] = [
+const ROUTES: [(&str, Route); 56] = [
     ("delete /v1/silences/{id}", Elsewhere),
     ("delete /v1/watches/{id}", Refuses(&[("/v1/watches/{watch}", "")])),
     ("get /healthz", HasNone(Some(""))),
@@ -109,6 +109,13 @@ const ROUTES: [(&str, Route); 55] = [
     ("post /v1/admin/rebuild", HasNone(None)),
     // Sessions speak to each other by events.
     ("post /v1/events", HasNone(Some(r#"{"type":"made.up","session":"bob"}"#))),
+    (
+        "post /v1/explain",
+        Refuses(&[
+            ("/v1/explain", r#"{"type":"tool.call.failure","session":"bob"}"#),
+            ("/v1/explain?event=given", ""),
+        ]),
+    ),
     (
         "post /v1/hooks/{harness}",
         Refuses(&[

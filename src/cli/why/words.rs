@@ -38,7 +38,7 @@ fn or_dash(part: Option<&str>) -> &str {
 }
 
 /// A sentence for the line; sessions are shown by `names`.
-pub(super) fn sentence(line: &LedgerLine, names: &Names) -> String {
+pub(in crate::cli) fn sentence(line: &LedgerLine, names: &Names) -> String {
     let (by, detail) = (or_dash(line.by.as_deref()), or_dash(line.detail.as_deref()));
     let subscriber = or_dash(line.subscriber.as_deref());
     let notification = or_dash(line.notification.as_deref());

@@ -123,7 +123,7 @@ pub(super) const MODULES: &[Module] = &[
     ]),
     module("api::wire", DECIDING, &["draft", "engine::io", "pipeline", "sink", "user", "watch"]),
     module("harness", DECIDING, &["engine::io", "hook::harness", "records"]),
-    module("config::trial", 4, &["config", "engine", "format", "pipeline", "rules", "sink"]),
+    module("config::trial", 4, &["config", "draft", "engine", "format", "pipeline", "rules", "sink"]),
     module("config::lints", 4, &["config", "config::trial", "pipeline"]),
     alone("journal", 4, &[]),
     alone("daemon::tasks", 4, &[]),
