@@ -3,6 +3,7 @@
 
 use super::{CliError, Context, subscribers::Configuration};
 use crate::{
+    api::wire::views::StatusView,
     config::{
         compile::{Compiled, compile},
         layers::Sources,
@@ -37,6 +38,12 @@ impl InForce {
             Some(sources) => Self { compiled: compile(&sources, &[]), sources, is_older: true },
             None => Self { is_older: true, ..now },
         })
+    }
+
+    /// The files of the daemon's rules.
+    pub(super) fn of_daemon(context: &Context<'_>) -> Result<Self, CliError> {
+        let status: StatusView = context.get("read the status", "/v1/status")?;
+        Self::of_rules(&status.rules.hash, context)
     }
 
     pub(super) fn places(&self) -> RulePlaces<'_> {

@@ -1,11 +1,13 @@
 //! `aside why`: the outcome of one event, notification or injection, on one page.
 
+mod rules;
 pub(super) mod words;
 
 use engine::sorted::SortedSet;
 use hook::client::percent_encode;
 use serde_json::value::RawValue;
 
+use self::rules::Rules;
 use super::{
     CliError, Context, history,
     ids::{self, Names},
@@ -52,12 +54,13 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
         return context.print_json(DOING, body);
     }
     let names = Names::ask(context);
-    let page = Page { context, names };
+    let page = Page { context, names, rules: Rules::new(context) };
     let text = match found {
         Entry::Notification(body) => {
             let NotificationWithHistory { notification, events, history, projection } = parse(DOING, &body)?;
             page.notification(&notification, &events)?
-                + &page.became(&history, FORGOTTEN)
+                + &page.became(&history, Some(&notification.subscriber), FORGOTTEN)
+                + &page.note()
                 + &page.next(words::next(&history))
                 + &history::lag(&projection)
         }
@@ -67,8 +70,9 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
             let none = unknown(history::seq(DOING, &event)?, projection.seq);
             page.line(0, &format!("event {}", page.event(&event)?))
                 + &page.line(2, event.payload.get())
-                + &page.became(&history, none)
+                + &page.became(&history, None, none)
                 + &page.others(&others)
+                + &page.note()
                 + &page.next(words::next(&history))
                 + &history::lag(&projection)
         }
@@ -78,7 +82,7 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
                 injections.iter().map(|injection| page.injection(injection)).collect();
             let notification = injections.iter().find_map(|injection| injection.notifications.first());
             let next = notification.map(|id| format!("aside why {id} shows its events"));
-            texts?.join("\n") + &page.next(next)
+            texts?.join("\n") + &page.note() + &page.next(next)
         }
     };
     context.print(&text)
@@ -142,6 +146,7 @@ fn none(text: &str, mut error: CliError) -> CliError {
 struct Page<'p, 'c> {
     context: &'p Context<'c>,
     names: Names,
+    rules: Rules<'p, 'c>,
 }
 
 impl Page<'_, '_> {
@@ -196,13 +201,15 @@ impl Page<'_, '_> {
         for notification in notifications {
             let path = format!("/v1/notifications/{}", percent_encode(notification));
             let NotificationWithHistory { notification, history, .. } = self.context.get(DOING, &path)?;
-            page.push_str(&format!("\n{}{}", self.head(&notification), self.became(&history, FORGOTTEN)));
+            let became = self.became(&history, Some(&notification.subscriber), FORGOTTEN);
+            page.push_str(&format!("\n{}{became}", self.head(&notification)));
         }
         Ok(page)
     }
 
-    /// The recorded history, or `none` if empty, and current failures.
-    fn became(&self, history: &[LedgerLine], none: &str) -> String {
+    /// The recorded history, or `none` if empty, and current failures. `own`: the subscriber of the
+    /// notification, if it is that of one.
+    fn became(&self, history: &[LedgerLine], own: Option<&str>, none: &str) -> String {
         let terminal = &self.context.terminal;
         let mut text = "\noutcome\n".to_owned();
         if history.is_empty() {
@@ -213,7 +220,8 @@ impl Page<'_, '_> {
         };
         let width = history.iter().map(|line| terminal::width(&at(line))).max().unwrap_or(0);
         for line in history {
-            let words = one_line(&words::sentence(line, &self.names));
+            let rule = self.rules.of_line(line, subscriber_of(line, history).or(own));
+            let words = one_line(&words::sentence(line, &self.names)) + &rule;
             let (at, begin) = (format!("{:width$}", at(line)), 2 + width + 2);
             let at = terminal.paint(Tone::Dim, &at);
             text.push_str(&format!("  {at}  {}\n", terminal.wrap(&words, begin, begin)));
@@ -250,10 +258,22 @@ impl Page<'_, '_> {
         others.iter().map(sentence).collect()
     }
 
+    /// A line about files that are not in force yet.
+    fn note(&self) -> String {
+        self.rules.note().lines().map(|note| format!("\n{}", self.line(0, note))).collect()
+    }
+
     /// The user's next step.
     fn next(&self, next: Option<String>) -> String {
         next.map_or_else(String::new, |next| format!("\n{}", self.line(0, &format!("next: {next}"))))
     }
+}
+
+/// The subscriber of a line: its own, else that of its notification, as the history names it.
+fn subscriber_of<'l>(line: &'l LedgerLine, history: &'l [LedgerLine]) -> Option<&'l str> {
+    let made = |other: &&LedgerLine| other.subscriber.is_some() && other.notification == line.notification;
+    let of_notification = || history.iter().find(|other| line.notification.is_some() && made(other));
+    line.subscriber.as_deref().or_else(|| of_notification()?.subscriber.as_deref())
 }
 
 #[cfg(test)]

@@ -17,6 +17,7 @@ mod doctor;
 mod documented;
 mod doors;
 mod entries;
+mod explain;
 mod faults;
 mod fixtures;
 mod flips;

@@ -141,7 +141,8 @@ fn next_after(line: &LedgerLine, history: &[LedgerLine]) -> String {
     };
     match what {
         EntryKind::Unmatched => {
-            "a subscriber gets it once its `types` name the type; aside check compares them".to_owned()
+            "a subscriber gets it once its `types` name the type; aside explain with its id shows the nearest"
+                .to_owned()
         }
         EntryKind::Throttled => {
             "nothing to do for this one; aside history shows what else its source published".to_owned()
