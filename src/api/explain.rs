@@ -7,6 +7,7 @@ use engine::{
     Engine, Fate, Inhibitor, Outcome, Saved, SubscriberOutcome,
     draft::{Defaults, Draft},
     event::{Event, SessionId},
+    ledger::Reason,
     notification::Notification,
     pipeline::progress::Progress,
 };
@@ -131,7 +132,7 @@ fn in_subscriber(outcome: &SubscriberOutcome) -> SubscriberOutcomeView {
         fate: fate.to_owned(),
         types: outcome.types.iter().map(ToString::to_string).collect(),
         reason: reason.map(|reason| reason.as_str().to_owned()),
-        detail: reason.and_then(engine::ledger::Reason::detail),
+        detail: reason.and_then(Reason::detail),
         withdrawn: outcome.withdrawn,
         replaced: outcome.replaced,
         inhibitor: outcome.inhibitor.as_ref().map(inhibitor),
@@ -194,5 +195,6 @@ fn goes_to(delivery: &engine::Delivery) -> GoesToView {
         session: delivery.session.as_ref().map(ToString::to_string),
         holds: delivery.holds.iter().map(|(hold, until)| HoldView::new(hold, *until)).collect(),
         reason: delivery.reason.as_ref().map(|reason| reason.as_str().to_owned()),
+        detail: delivery.reason.as_ref().and_then(Reason::detail),
     }
 }

@@ -53,7 +53,7 @@ pub(super) struct Args {
     /// The source component [default: cli]
     #[arg(long)]
     source: Option<String>,
-    /// The session it is for: its whole id, or `b1c2@shop` as in `aside sessions`
+    /// The session it is for, as in `aside sessions`
     #[arg(long, value_name = "ID")]
     session: Option<String>,
     /// The folder it concerns [default: the current one, without --session]
@@ -120,16 +120,22 @@ fn subject(args: &Args, context: &Context<'_>) -> Result<Subject, CliError> {
         }
         return if is_file { read(args, context).map(Subject::New) } else { past(text, context) };
     };
+    let session = session(args, context)?;
     let one = OneEvent {
         id: None,
         event_type: &event_type,
         source: args.source.as_deref(),
         severity: args.severity,
-        session: args.session.as_deref(),
+        session: session.as_deref(),
         workspace: workspace(args),
         payload: parse_pairs(&args.pairs)?,
     };
     one.value(context).map(Subject::New)
+}
+
+/// The session that the arguments mean; unlike that of `publish` it mostly exists.
+fn session(args: &Args, context: &Context<'_>) -> Result<Option<String>, CliError> {
+    args.session.as_deref().map(|text| ids::session(text, context)).transpose()
 }
 
 /// The folder of an event that names no scope.
@@ -161,7 +167,7 @@ fn read(args: &Args, context: &Context<'_>) -> Result<Value, CliError> {
     let (Some(Value::Object(mut event)), true) = (events.pop(), events.is_empty()) else {
         return Err(wrong("it must be one event, a JSON object".to_owned()));
     };
-    let session = args.session.as_deref().map(|text| ids::addressee(text, context)).transpose()?;
+    let session = session(args, context)?;
     let is_addressed = event.contains_key("session") || event.contains_key("workspace");
     let folder = (!is_addressed || args.workspace.is_some()).then(|| workspace(args)).flatten();
     let given = [

@@ -371,3 +371,34 @@ fn a_change_of_the_rules_is_marked() {
     assert!(page.contains("  then         DIFFERS: filtered it: where"), "{page}");
     assert!(page.contains("  payload.n > 0     1 is above 0\n"), "{page}");
 }
+
+#[test]
+fn a_part_of_the_sessions_is_refused() {
+    let file = "[subscriber]\nid = \"plain\"\n[events]\ntypes = [\"plant.plain.a\"]\n[batching]\nwindow_ms = 0\n\
+                [limits]\ninhibit_equal = \"\"\ninhibited_by = [\"plant.plain.b\"] # rule\n";
+    let home = Home::with(&[("subscribers/plain.toml", file)]);
+    let _daemon = home.serve();
+    for session in ["silent", "inhibited", "open"] {
+        home.exchange(session, &json!({ "point": "turn_start", "carrier": "c1" }));
+    }
+    let made = home.print(&["silence", "add", "--subscriber", "plain", "--session", "silent"]);
+    let silence = made.split_whitespace().next().expect("an id");
+    home.publish(&json!({ "type": "plant.plain.b", "source": "p", "session": "inhibited" }));
+    let event = json!({ "type": "plant.plain.a", "source": "p", "id": "it", "payload": { "n": 1 } });
+    let page = page(&home, &event, &[]);
+    let place = marked("subscribers/plain.toml", file);
+    for part in [
+        format!("not to silent: the silence {silence} suppressed it"),
+        "not to inhibited: inhibited by plant.plain.b (".to_owned(),
+        place.clone(),
+        "after_tool, normal, to open".to_owned(),
+    ] {
+        assert!(page.contains(&part), "{part}: {page}");
+    }
+    home.publish(&event);
+    let why = why(&home, "it", "ended in session inhibited: the event ");
+    assert!(why.contains(", plant.plain.b ") && why.contains(&format!("({place})")), "{why}");
+    assert!(why.contains(&format!("ended in session silent: the silence {silence} suppressed it")), "{why}");
+    let page = home.print(&["explain", "plant.plain.a", "--session", "open"]);
+    assert!(page.starts_with("event    plant.plain.a, info, from cli, trusted\nfor      open\n"), "{page}");
+}

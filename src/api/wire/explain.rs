@@ -172,7 +172,10 @@ pub struct GoesToView {
     /// What keeps it from being released.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub holds: Vec<HoldView>,
-    /// Why it ends there.
+    /// Why it ends there, as in the history.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// What belongs to the reason, as in the history.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub detail: Option<String>,
 }

@@ -1,6 +1,9 @@
 //! The explanation as a page: a block for each subscriber, each step with the place of its rule.
 
-use std::{collections::BTreeMap, path::Path};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+};
 
 use engine::{
     event::EventType,
@@ -79,8 +82,9 @@ pub(super) struct Page<'p> {
 impl<'p> Page<'p> {
     pub(super) fn new(context: &'p Context<'_>, explained: &'p Explained, names: Names) -> Self {
         let subscribers = &explained.outcome.subscribers;
-        let seqs = subscribers.iter().filter_map(|outcome| Some(outcome.inhibitor.as_ref()?.seq));
-        let inhibiting = seqs.map(|seq| (seq, inhibiting(seq, context))).collect();
+        let inhibiting = subscribers.iter().flat_map(inhibitors);
+        let inhibiting: BTreeSet<u64> = inhibiting.collect();
+        let inhibiting = inhibiting.into_iter().map(|seq| (seq, self::inhibiting(seq, context))).collect();
         Self {
             terminal: &context.terminal,
             explained,
@@ -133,6 +137,17 @@ impl<'p> Page<'p> {
         let note = self.terminal.prose(&(errors + in_force.note()));
         Ok(if note.is_empty() { text } else { format!("{text}\n{note}") })
     }
+}
+
+/// The events that inhibit an event, or its notification in a session.
+fn inhibitors(outcome: &SubscriberOutcomeView) -> impl Iterator<Item = u64> {
+    let of_sessions = outcome.deliveries.iter().filter_map(|delivery| {
+        match Reason::read(delivery.reason.as_deref()?, delivery.detail.as_deref()) {
+            Some(Reason::Inhibited { by }) => Some(by.0),
+            _ => None,
+        }
+    });
+    outcome.inhibitor.iter().map(|by| by.seq).chain(of_sessions)
 }
 
 /// The event at a position, as far as the daemon has it.
@@ -334,15 +349,31 @@ impl Page<'_> {
                 Some(session) => format!("to {}", one_line(&self.names.name(session))),
                 None => "to the next session".to_owned(),
             };
-            let held = if delivery.holds.is_empty() { "" } else { "held until then; " };
-            let ended = delivery.reason.as_deref().map(|reason| format!(", but it ends as {reason}"));
-            let line = format!("{held}{own}, {to}{}", ended.unwrap_or_default());
-            text += &self.step("delivery", &line, None);
+            let reason =
+                Reason::read(delivery.reason.as_deref().unwrap_or_default(), delivery.detail.as_deref());
+            text += &match reason {
+                Some(reason) => self.refused(outcome, &reason, &to),
+                None if delivery.holds.is_empty() => self.step("delivery", &format!("{own}, {to}"), None),
+                None => self.step("delivery", &format!("held until then; {own}, {to}"), None),
+            };
         }
         if more > 0 {
             text += &self.step("", &format!("and to {more} more"), None);
         }
         text
+    }
+
+    /// Why a session does not get the notification.
+    fn refused(&self, outcome: &SubscriberOutcomeView, reason: &Reason, to: &str) -> String {
+        let by = if let Reason::Inhibited { by } = reason { self.inhibiting.get(&by.0) } else { None };
+        let end = match (by, Reason::text_of(reason.as_str()).and_then(|text| text.notification)) {
+            (Some(by), _) => format!("inhibited by {}", by.shown),
+            (None, Some(text)) => text.end.replace("{detail}", &reason.detail().unwrap_or_default()),
+            (None, None) => reason.as_str().to_owned(),
+        };
+        let event_type = by.and_then(|by| by.event_type.as_ref());
+        let place = self.places.of_reason(&outcome.subscriber, reason, event_type);
+        self.step("delivery", &format!("not {to}: {end}"), place.as_ref())
     }
 
     /// What keeps the notification from being released.
