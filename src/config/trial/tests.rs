@@ -123,7 +123,7 @@ impl<'c> Case<'c> {
         compare::updates(&self.play(), self.rule, self.test)
     }
 
-    fn play(&self) -> Played {
+    pub(super) fn play(&self) -> Played {
         let Self { cases: Cases { compiled, severities }, rule, test, .. } = self;
         let rules = only(&compiled.rules, &rule.id, test);
         timeline::play(Arc::new(rules), severities, rule, test)

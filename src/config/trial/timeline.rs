@@ -46,6 +46,9 @@ pub(super) struct Played {
     pub(super) published: Vec<Published>,
     /// The events about failed templates.
     pub(super) failures: Vec<Event>,
+    /// The outcome that each event of a step would have, by its position, before it was published.
+    #[cfg(test)]
+    pub(super) foreseen: Vec<(Seq, engine::Outcome)>,
 }
 
 impl Played {
@@ -174,7 +177,19 @@ impl<'a> Player<'a> {
         self.seq = self.seq.next();
         let published = Published { at: self.now, seq: self.seq, event_type: event.event_type.clone() };
         self.played.published.push(published);
+        #[cfg(test)]
+        self.foresee(&event);
         self.handle(Input::Event { seq: self.seq, event: event.as_ref() });
+    }
+
+    /// Notes the outcome that `event` would have.
+    #[cfg(test)]
+    fn foresee(&mut self, event: &Event) {
+        let (seq, now) = (self.seq, self.start + self.now);
+        let bytes = self.engine.save(seq, now).expect("its own state can be written");
+        let saved = Saved::read(&bytes).expect("what was written can be read");
+        let copy = Engine::restored(Arc::clone(self.engine.rules()), saved);
+        self.played.foreseen.push((seq, copy.outcome_of(seq, event, now)));
     }
 
     fn event(&self, event: &TestEvent) -> Event {
