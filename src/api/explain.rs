@@ -12,6 +12,7 @@ use engine::{
     pipeline::progress::Progress,
 };
 use serde::Deserialize;
+use tokio::sync::Semaphore;
 
 #[cfg(test)]
 use crate::api::wire::{ErrorBody, event::EventView};
@@ -40,6 +41,10 @@ use crate::{
 
 /// Most sessions that are listed; beyond it only the count is useful.
 const SESSIONS_SHOWN_MAX: usize = 20;
+
+/// One copy at a time. The loop encodes its state for each, and the rest of it takes longer on another
+/// thread, so clients that ask without end leave the loop half of its time.
+static COPIES: Semaphore = Semaphore::const_new(1);
 
 /// Selects an event of the journal.
 #[derive(Debug, Default, Deserialize)]
@@ -86,6 +91,7 @@ pub(crate) async fn explain(
             event
         }
     };
+    let copying = COPIES.acquire().await;
     let copy = |view: &EngineView<'_>| {
         let rules = Arc::clone(view.engine.rules());
         (view.engine.save(view.applied, view.now), rules, view.applied.next(), view.now)
@@ -101,7 +107,9 @@ pub(crate) async fn explain(
         let message = format!("the engine's state cannot be copied: {error}");
         ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, message)
     };
-    explained.await.map_err(|error| failed(&error))?.map(Json).map_err(|error| failed(&error))
+    let explained = explained.await;
+    drop(copying);
+    explained.map_err(|error| failed(&error))?.map(Json).map_err(|error| failed(&error))
 }
 
 /// The view of an outcome of `event` by the rules with this hash.
