@@ -118,6 +118,9 @@ fn subject(args: &Args, context: &Context<'_>) -> Result<Subject, CliError> {
         if !args.pairs.is_empty() {
             return Err(CliError::Usage(format!("`{text}` is no type, so it takes no KEY=VALUE")));
         }
+        if !is_file && text.contains('=') {
+            return Err(CliError::Usage(format!("`{text}` is no type; the TYPE goes before KEY=VALUE")));
+        }
         return if is_file { read(args, context).map(Subject::New) } else { past(text, context) };
     };
     let session = session(args, context)?;
@@ -194,10 +197,20 @@ fn past(text: &str, context: &Context<'_>) -> Result<Subject, CliError> {
     match find(text) {
         Err(refused @ CliError::Refused { .. }) => match ids::of_history(text, context)? {
             Some(id) => find(&id),
-            None => Err(refused),
+            None => Err(no_event(text, refused)),
         },
         found => found,
     }
+}
+
+/// Reports that there is no such event; other errors of the daemon stay unchanged.
+fn no_event(text: &str, mut error: CliError) -> CliError {
+    if let CliError::Refused { refusal, .. } = &mut error
+        && refusal.message.starts_with("there is no event")
+    {
+        refusal.message = format!("there is no event `{text}`; a type has a dot, such as `task.failed`");
+    }
+    error
 }
 
 /// Asks the daemon, which publishes nothing.
@@ -390,6 +403,8 @@ other          does not match: it takes alert.**, task.alert.ended
         }
         let error = explained(&folder, None, &[&path, "a=1"]).expect_err("pairs");
         assert!(error.contains("is no type, so it takes no KEY=VALUE"), "{error}");
+        let error = explained(&folder, None, &["name=x"]).expect_err("no type");
+        assert!(error.contains("`name=x` is no type; the TYPE goes before KEY=VALUE"), "{error}");
     }
 
     #[test]

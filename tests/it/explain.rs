@@ -241,6 +241,8 @@ fn explain_and_why_name_the_same_rule() {
         let why = text(&home.run(&["why", &format!("{name}-it")]).stdout);
         assert!(why.contains(&format!(", {first} ")), "{why}");
     }
+    let unknown = text(&home.run(&["explain", "nothing"]).stderr);
+    assert!(unknown.contains("there is no event `nothing`; a type has a dot"), "{unknown}");
     // The same event again: it is decided as it was then.
     let again = home.print(&["explain", "where_false-it"]);
     assert!(again.contains("  then         the same\n  payload.n > 1     1 is not above 1\n"), "{again}");
