@@ -11,9 +11,8 @@ use axum::{
 
 use crate::api::{
     App, admin, clients, error::ApiError, events, exchange, explain, formats, history, hooks, inbox,
-    matching, mcp, metrics, notify, questions, reload, respond, sessions, settings, shell, silences,
-    sources, statusline,
-    stream, trust, watches, webhooks,
+    matching, mcp, metrics, notify, questions, reload, respond, sessions, settings, shell, silences, sources,
+    statusline, stream, trust, watches, webhooks,
 };
 
 /// The routes. Access control is added by the servers.

@@ -36,7 +36,22 @@ fn test_takes_events_of_the_nearest_layers_fixture() {
     assert_eq!(found(step, &[(user, two)]), "");
     assert_eq!(found(step, &[(system, two)]), "");
     let shadowed = found(step, &[(system, one), (user, two)]);
-    assert!(shadowed.contains("no test uses the fixture `failed`"), "{shadowed}");
+    assert!(
+        shadowed.contains("no test uses the fixture `failed`, which a later layer replaces"),
+        "{shadowed}"
+    );
+}
+
+#[test]
+fn fixture_for_previews_alone_is_used() {
+    let event = |event_type: &str| format!("{{\"type\":\"{event_type}\",\"payload\":{{\"n\":1}}}}");
+    let steps = "[\"1s\", \"ci.a\", { n = 1 }], [\"1s\", \"ci.a\", { n = 2 }]";
+    assert_eq!(found(steps, &[(LayerKind::User, &event("ci.b"))]), "");
+    let other = found(steps, &[(LayerKind::User, &event("nobody.takes.this"))]);
+    assert!(
+        other.contains("no test uses the fixture `failed`, and no subscriber takes its events"),
+        "{other}"
+    );
 }
 
 #[test]

@@ -99,11 +99,28 @@ impl Fixtures {
         })
     }
 
-    /// Those of later layers than the shipped one that no test names, with their places.
-    pub(crate) fn unused(&self) -> impl Iterator<Item = (&str, &Place)> {
-        let unused = self.0.iter().filter(|one| one.layer != LayerKind::Shipped && !one.is_used.get());
-        unused.map(|fixture| (&*fixture.name, &fixture.place))
+    /// Those of later layers than the shipped one that neither a test nor a preview can use: no test names
+    /// them, and a later layer replaces them or `is_taken` is false for each of their events.
+    pub(crate) fn unused(&self, is_taken: impl Fn(&TestEvent) -> bool) -> Vec<Unused<'_>> {
+        let mut unused = Vec::new();
+        for (index, fixture) in self.0.iter().enumerate() {
+            let later = self.0.get(index + 1..).unwrap_or_default();
+            let is_replaced = later.iter().any(|one| one.name == fixture.name);
+            let is_shown = fixture.events.iter().flatten().any(&is_taken) && !is_replaced;
+            if fixture.layer != LayerKind::Shipped && !fixture.is_used.get() && !is_shown {
+                unused.push(Unused { name: &fixture.name, place: &fixture.place, is_replaced });
+            }
+        }
+        unused
     }
+}
+
+/// A fixture that nothing can use.
+pub(crate) struct Unused<'f> {
+    pub(crate) name: &'f str,
+    pub(crate) place: &'f Place,
+    /// Whether a later layer has one of its name.
+    pub(crate) is_replaced: bool,
 }
 
 /// Why a text has no events.

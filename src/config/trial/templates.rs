@@ -21,7 +21,7 @@ use journal::time::Timestamp;
 use serde_json::Value;
 
 use crate::config::{
-    case::SubscriberTest,
+    case::{SubscriberTest, TestEvent, fixture::Unused},
     compile::{Compiled, library_name, template_name},
     effective,
     layers::{FileKind, LayerKind, SourceFile, Sources},
@@ -351,8 +351,8 @@ fn plain_text(text: Text<'_>, content: &str) -> Diagnostic {
         .into_lint(LintName::PlainText)
 }
 
-/// Templates and libraries above the shipped layer that no subscriber uses, and fixtures that no test
-/// uses; not checked while any file has an error.
+/// Templates and libraries above the shipped layer that no subscriber uses, and fixtures that
+/// neither a test nor a preview can use; not checked while any file has an error.
 fn unused(files: &SortedMap<&str, &SourceFile>, sources: &Sources, compiled: &Compiled) -> Vec<Diagnostic> {
     if compiled.report.error_count() > 0 {
         return Vec::new();
@@ -362,11 +362,7 @@ fn unused(files: &SortedMap<&str, &SourceFile>, sources: &Sources, compiled: &Co
     };
     let unused = files.iter().filter(|(name, file)| file.layer != LayerKind::Shipped && !is_used(name));
     let templates = unused.map(|(name, file)| unused_template(name, file, compiled));
-    let fixtures = compiled.fixtures.unused().map(|(name, place)| {
-        let message = format!("no test uses the fixture `{name}`");
-        let note = format!("a test uses it as [\"0s\", \"@{name}\"]");
-        Diagnostic::lint(LintName::UnusedFile, place.clone(), "", message).with_note(note)
-    });
+    let fixtures = unused_fixtures(compiled);
     let taken = |rule: &Arc<Subscriber>| {
         let text = rule.output.layout.libraries(&compiled.rules.templates);
         let words = rule.output.sentence.iter().flat_map(|words| words.libraries());
@@ -382,6 +378,26 @@ fn unused(files: &SortedMap<&str, &SourceFile>, sources: &Sources, compiled: &Co
         Some(Diagnostic::lint(LintName::UnusedFile, place, "", message).with_note(note))
     });
     templates.chain(fixtures).chain(libraries).collect()
+}
+
+/// A fixture is used by a test that names it, or by the preview of a subscriber that takes its events.
+fn unused_fixtures(compiled: &Compiled) -> Vec<Diagnostic> {
+    let is_taken = |event: &TestEvent| {
+        let mut patterns = compiled.rules.subscribers.iter().flat_map(|rule| rule.patterns());
+        patterns.any(|pattern| pattern.matches(&event.event_type))
+    };
+    let diagnose = |Unused { name, place, is_replaced }: Unused<'_>| {
+        let (rest, note) = match is_replaced {
+            true => ("which a later layer replaces", String::new()),
+            false => {
+                ("and no subscriber takes its events", format!("a test uses it as [\"0s\", \"@{name}\"]"))
+            }
+        };
+        let message = format!("no test uses the fixture `{name}`, {rest}");
+        let found = Diagnostic::lint(LintName::UnusedFile, place.clone(), "", message);
+        if note.is_empty() { found } else { found.with_note(note) }
+    };
+    compiled.fixtures.unused(is_taken).into_iter().map(diagnose).collect()
 }
 
 /// A template is used if a subscriber names it, or has no text of its own in the same layer or a
