@@ -70,6 +70,8 @@ pub(crate) struct StreamParams {
     severity: Option<String>,
     /// The first position; new events only if absent. `Last-Event-ID` takes precedence.
     from: Option<u64>,
+    /// The last position, after which the stream ends; it follows the journal if absent.
+    until: Option<u64>,
 }
 
 /// Streams events as they are journaled; to a process of a session, those addressed to that session
@@ -109,6 +111,7 @@ pub(crate) async fn events(
     let tail = Tail {
         app,
         next,
+        until: params.until.map(Seq),
         reader,
         filter,
         ready: VecDeque::new(),
@@ -169,6 +172,8 @@ struct Tail {
     app: App,
     /// The position of the next record.
     next: Seq,
+    /// The position after which it ends.
+    until: Option<Seq>,
     /// Released between two reads, because it holds a large buffer.
     reader: Reader,
     filter: Filter,
@@ -182,7 +187,7 @@ struct Tail {
 }
 
 impl Tail {
-    /// The next event; `None` when the daemon stops or the journal cannot be read.
+    /// The next event; `None` after the last position, when the daemon stops or the journal cannot be read.
     async fn next(&mut self) -> Option<SseEvent> {
         loop {
             while let Some(Ready { seq, session, event }) = self.ready.pop_front() {
@@ -190,7 +195,7 @@ impl Tail {
                     return Some(SseEvent::default().id(seq.to_string()).data(event));
                 }
             }
-            if *self.app.shutdown.borrow() {
+            if *self.app.shutdown.borrow() || self.until.is_some_and(|until| self.next > until) {
                 return None;
             }
             let before = self.next;
@@ -232,6 +237,9 @@ impl Tail {
                 break;
             }
             self.next = found.seq.next();
+            if self.until.is_some_and(|until| found.seq > until) {
+                break;
+            }
             if let Some(ready) = self.filter.show(&found) {
                 bytes += ready.event.len();
                 self.ready.push_back(ready);

@@ -68,6 +68,25 @@ async fn event_stream_resumes_after_the_last_event_id() {
 }
 
 #[tokio::test]
+async fn event_stream_ends_after_its_last_position() {
+    let Daemon { app, stop: _stop, .. } = daemon();
+    for id in ["1", "2", "3"] {
+        let event = format!("{{\"id\":\"{id}\",\"type\":\"a.b\"}}");
+        assert_eq!(send(&app, post("/v1/events", "application/json", event)).await.status, StatusCode::OK);
+    }
+    for (query, ids) in [("from=1&until=2", 2), ("until=2", 0), ("from=1&until=2&pattern=c.*", 0)] {
+        let path = format!("/v1/events/stream?{query}");
+        let response = router::router(app.clone()).oneshot(get(&path)).await.expect("infallible");
+        let mut events = open_stream(response);
+        for seq in 1..=ids {
+            let shown = next_text(&mut events).await.expect("an event");
+            assert!(shown.starts_with(&format!("id: {seq}\n")), "{query}: {shown}");
+        }
+        assert_eq!(next_text(&mut events).await, None, "{query}");
+    }
+}
+
+#[tokio::test]
 async fn event_stream_beyond_the_end_gets_new_events() {
     let Daemon { app, stop: _stop, .. } = daemon();
     let publish = |event: &'static str| send(&app, post("/v1/events", "application/json", event));
