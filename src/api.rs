@@ -51,6 +51,7 @@ mod silences;
 mod sources;
 mod statusline;
 mod stream;
+mod subscribers;
 mod transcripts;
 mod trust;
 mod wake_routes;

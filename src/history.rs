@@ -16,6 +16,7 @@ pub mod counted;
 pub mod events;
 pub mod notifications;
 pub mod sessions;
+pub mod subscribers;
 
 #[cfg(test)]
 pub(crate) mod dump;

@@ -12,7 +12,7 @@ use axum::{
 use crate::api::{
     App, admin, clients, error::ApiError, events, exchange, explain, formats, history, hooks, inbox,
     matching, mcp, metrics, notify, questions, reload, respond, sessions, settings, shell, silences, sources,
-    statusline, stream, trust, watches, webhooks,
+    statusline, stream, subscribers, trust, watches, webhooks,
 };
 
 /// The routes. Access control is added by the servers.
@@ -70,6 +70,7 @@ routes! {
     post "/v1/statusline/{harness}" statusline::status_line,
     get "/v1/clients" clients::clients,
     get "/v1/sources" sources::sources,
+    get "/v1/subscribers" subscribers::list,
     get "/v1/silences" silences::list,
     post "/v1/silences" silences::add,
     delete "/v1/silences/{id}" silences::expire,

@@ -17,6 +17,7 @@ pub mod respond;
 pub mod settings;
 pub mod silences;
 pub mod sources;
+pub mod subscribers;
 pub mod trust;
 pub mod views;
 pub mod watches;

@@ -36,7 +36,7 @@ enum Route {
 use Route::{Elsewhere, HasNone, LeavesOut, LeavesOutAndRefuses, Refuses};
 
 /// Every route. A new one fails the test until it has a row here.
-const ROUTES: [(&str, Route); 56] = [
+const ROUTES: [(&str, Route); 57] = [
     ("delete /v1/silences/{id}", Elsewhere),
     ("delete /v1/watches/{id}", Refuses(&[("/v1/watches/{watch}", "")])),
     ("get /healthz", HasNone(Some(""))),
@@ -98,6 +98,7 @@ const ROUTES: [(&str, Route); 56] = [
     ("get /v1/sinks", HasNone(Some(""))),
     ("get /v1/sources", HasNone(Some(""))),
     ("get /v1/status", HasNone(Some(""))),
+    ("get /v1/subscribers", HasNone(Some(""))),
     ("get /v1/trust", HasNone(Some(""))),
     ("get /v1/users/{user}/settings", HasNone(Some(""))),
     (

@@ -124,6 +124,11 @@ impl Pipeline {
         self.batcher.len()
     }
 
+    /// The number of rows in its open batches, and when the next one closes.
+    pub fn rows_open(&self) -> (usize, Option<Timestamp>) {
+        self.batcher.open_rows()
+    }
+
     /// The parts written by its author that failed under the current rule.
     pub fn failing(&self) -> impl Iterator<Item = &(FailedPart, Failing)> {
         self.failures.failing()

@@ -167,6 +167,13 @@ impl Injector {
         self.can_confirm(injection) || self.answers.contains(injection)
     }
 
+    /// The notifications that were delivered, or may have been, oldest first: those with conditions that
+    /// still hold, and all of unconfirmed injections.
+    pub fn delivered(&self) -> impl Iterator<Item = &Arc<Notification>> {
+        let leased = self.leases.iter().flat_map(|lease| &lease.entries).map(|entry| &entry.notification);
+        self.delivered.oldest_first().chain(leased)
+    }
+
     /// Takes back an injection if no answer with it was sent; ignored if it is not open.
     ///
     /// Call it once for each answer that was not sent: a harness that gave up may have repeated the

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use super::parts::Engine;
-use journal::time::zone::Zone;
+use journal::time::{Timestamp, zone::Zone};
 
 use crate::{
     ci::Plan,
@@ -54,6 +54,15 @@ impl Engine {
     /// The number of open batches of all subscribers.
     pub fn batches_open(&self) -> usize {
         self.pipelines.iter().map(Pipeline::batches_open).sum()
+    }
+
+    /// Each subscriber with the number of its open batches, that of their rows, and when the next one
+    /// closes.
+    pub fn open_batches(&self) -> impl Iterator<Item = (&Arc<Subscriber>, usize, usize, Option<Timestamp>)> {
+        self.pipelines.iter().map(|pipeline| {
+            let (rows, closes_at) = pipeline.rows_open();
+            (pipeline.rule(), pipeline.batches_open(), rows, closes_at)
+        })
     }
 
     /// The open and suspended sessions, and the notifications that wait for the next one.

@@ -121,6 +121,13 @@ impl Batcher {
         self.deadlines.len()
     }
 
+    /// The number of rows in open batches, and when the next one closes.
+    pub(crate) fn open_rows(&self) -> (usize, Option<Timestamp>) {
+        let groups = self.open.iter().flat_map(|(_, groups)| groups.iter());
+        let rows = groups.map(|(_, open)| open.rows.len()).sum();
+        (rows, self.deadlines.iter().next().map(|first| first.ends_at))
+    }
+
     /// Adds `row` to the batch of its scope and group; returns the batch that this closes, if any,
     /// and the rows that it does not keep.
     ///
