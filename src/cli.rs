@@ -9,11 +9,14 @@ mod access;
 mod attach;
 mod check;
 mod clients;
+mod configuration;
 mod context;
 mod demo;
 mod doctor;
+mod edit;
 mod error;
 mod explain;
+mod files;
 mod generated;
 mod harness;
 mod help;
@@ -192,12 +195,12 @@ enum Command {
     ///
     /// Shows what they do, and asks.
     Trust(trust::Args),
-    /// List the subscribers, or the keys in force of one
+    /// List the subscribers, or show one: its keys, its state, its tests
     ///
-    /// Each key with the file that it came from.
+    /// What each took, made and cost in the last 7 days; of one, each key with its origin.
     Subscribers(subscribers::Args),
     /// Write the smallest file that changes a subscriber that ships
-    Edit(subscribers::EditArgs),
+    Edit(edit::Args),
     /// Check the files of the journal, or repair them
     Journal(state::JournalArgs),
     /// Write the daemon's state to one file; also while it runs
@@ -371,7 +374,7 @@ fn dispatch(command: Option<Command>, mut context: Context<'_>) -> Result<ExitCo
         Command::Trust(args) => trust::run(&args, &mut context)?,
         Command::Check(args) => check::run(&args, &mut context)?,
         Command::Subscribers(args) => subscribers::run(&args, &mut context)?,
-        Command::Edit(args) => subscribers::edit(&args, &mut context)?,
+        Command::Edit(args) => edit::run(&args, &mut context)?,
         Command::Journal(args) => state::journal(&args, &mut context)?,
         Command::Backup(args) => state::backup(&args, &mut context)?,
         Command::Restore(args) => state::restore(&args, &mut context)?,

@@ -13,6 +13,7 @@
 //! assert_eq!(compiled.report.to_string(), "");
 //! ```
 
+pub mod described;
 pub mod lints;
 pub mod load;
 pub mod trial;

@@ -267,7 +267,8 @@ pub(super) fn compiled(
     Ok((sources, compiled))
 }
 
-fn compiled_of(sources: &Sources) -> Compiled {
+/// What the layers compile to, with the types of the catalogue.
+pub(super) fn compiled_of(sources: &Sources) -> Compiled {
     let known_types: Vec<&str> = catalogue::types().map(|entry| entry.event_type.as_str()).collect();
     compile(sources, &known_types)
 }

@@ -80,7 +80,10 @@ const GROUPS: [Group; 5] = [
     Group {
         title: "Authoring",
         commands: &[
-            ("subscribers", &["aside subscribers", "aside subscribers tool_failure"]),
+            (
+                "subscribers",
+                &["aside subscribers", "aside subscribers tool_failure", "aside subscribers deploys --diff"],
+            ),
             ("edit", &["aside edit tool_failure", "aside edit tool_failure --text"]),
             (
                 "check",

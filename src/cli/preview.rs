@@ -16,7 +16,7 @@ use super::{
     CliError, Context,
     check::{Target, compiled, is_path, over_layer},
     context::with_query,
-    subscribers::write_new,
+    files::write_new,
     terminal::{Terminal, Tone, width},
 };
 use crate::{

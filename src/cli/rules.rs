@@ -1,7 +1,7 @@
 //! The files of the rules in force, for the places of rules: those that the daemon uses, which are stored
 //! by their content, else those of the configuration.
 
-use super::{CliError, Context, subscribers::Configuration};
+use super::{CliError, Context, configuration::Configuration};
 use crate::{
     api::wire::views::StatusView,
     config::{

@@ -76,9 +76,29 @@ pub(super) fn keys_of<'s>(documents: impl IntoIterator<Item = &'s Document<'s>>)
             }
         }
     }
-    let section = |key: &KeyInForce| SECTIONS.iter().position(|section| key.key.starts_with(section));
-    keys.sort_by_key(section);
+    keys.sort_by_key(|key| section(&key.key));
     keys
+}
+
+/// The place of a key's section in the order of sections.
+pub(super) fn section(key: &str) -> Option<usize> {
+    SECTIONS.iter().position(|section| key.starts_with(section))
+}
+
+/// The keys that are absent in `keys` and have an effect, each with its default as TOML.
+pub(super) fn defaults(keys: &[KeyInForce]) -> Vec<(&'static str, &'static str)> {
+    let has = |key: &str| keys.iter().any(|one| one.key == key);
+    let has_no_batch = keys.iter().any(|one| one.key == "batching.window_ms" && *one.value == *"0");
+    let has_effect = |key: &str| {
+        let is_part =
+            PARTS.iter().any(|(part, wholes)| *part == key && !wholes.iter().any(|whole| has(whole)));
+        // A window for repeats is in one of two units.
+        let is_other = key == "batching.dedupe_window_ms" && has("batching.dedupe_window");
+        let is_of_no_batch = has_no_batch && OF_A_BATCH.contains(&key);
+        ![is_part, is_other, is_of_no_batch].contains(&true)
+    };
+    let absent = DEFAULTS.iter().filter(|(key, _)| !has(key) && has_effect(key));
+    absent.map(|(key, _)| (*key, default_of(key, keys))).collect()
 }
 
 fn own_keys(document: &Document<'_>) -> Vec<KeyInForce> {

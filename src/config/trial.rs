@@ -13,6 +13,7 @@ mod failure;
 mod foresee;
 mod jinja;
 pub mod preview;
+pub mod proof;
 mod templates;
 mod tests;
 mod timeline;

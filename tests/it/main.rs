@@ -2,6 +2,7 @@
 #![cfg(test)]
 
 mod acting;
+mod authoring;
 mod bodies;
 mod bounded;
 mod chosen_texts;

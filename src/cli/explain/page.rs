@@ -25,7 +25,7 @@ use crate::{
         ids::Names,
         parse,
         rules::InForce,
-        subscribers::note_of_errors,
+        configuration::note_of_errors,
         terminal::{Terminal, Tone, cut, cut_beginning, one_line, width},
         why,
     },

@@ -467,7 +467,7 @@ fn batches(rule: &Subscriber, examples: &[Arc<Event>]) -> Vec<(Vec<Row>, String)
     batches
 }
 
-fn rows_of<'e>(rule: &Subscriber, events: impl IntoIterator<Item = &'e Arc<Event>>) -> Vec<Row> {
+pub(super) fn rows_of<'e>(rule: &Subscriber, events: impl IntoIterator<Item = &'e Arc<Event>>) -> Vec<Row> {
     let row = |(seq, event): (u64, &Arc<Event>)| Row {
         seq: Seq(seq),
         event: Arc::clone(event),

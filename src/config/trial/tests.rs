@@ -164,7 +164,7 @@ fn type_not_taken(rule: &Subscriber, step: &Step, event_type: &EventType, index:
 }
 
 /// The rules with only the tested subscriber and those that the test names.
-fn only(rules: &CompiledRules, id: &SubscriberId, test: &SubscriberTest) -> CompiledRules {
+pub(super) fn only(rules: &CompiledRules, id: &SubscriberId, test: &SubscriberTest) -> CompiledRules {
     let used = rules.subscribers.iter().filter(|rule| is_used(&rule.id, id, test));
     CompiledRules { subscribers: used.cloned().collect(), ..rules.clone() }
 }
