@@ -31,8 +31,10 @@ mod notices;
 mod overview;
 mod preview;
 mod publish;
+mod reference;
 mod rules;
 mod run;
+mod schema;
 mod serve;
 mod sessions;
 mod silence;
@@ -201,6 +203,12 @@ enum Command {
     Subscribers(subscribers::Args),
     /// Write the smallest file that changes a subscriber that ships
     Edit(edit::Args),
+    /// Print a JSON schema for editors, or write all of them
+    Schema(schema::Args),
+    /// Explain keys, variables, filters, lints and other names
+    ///
+    /// Also functions, tests and the reasons why something ended.
+    Reference(reference::Args),
     /// Check the files of the journal, or repair them
     Journal(state::JournalArgs),
     /// Write the daemon's state to one file; also while it runs
@@ -250,6 +258,8 @@ impl Command {
                 | Self::Explain(_)
                 | Self::Subscribers(_)
                 | Self::Edit(_)
+                | Self::Schema(_)
+                | Self::Reference(_)
                 | Self::Token(_)
                 | Self::Journal(_)
                 | Self::Backup(_)
@@ -375,6 +385,8 @@ fn dispatch(command: Option<Command>, mut context: Context<'_>) -> Result<ExitCo
         Command::Check(args) => check::run(&args, &mut context)?,
         Command::Subscribers(args) => subscribers::run(&args, &mut context)?,
         Command::Edit(args) => edit::run(&args, &mut context)?,
+        Command::Schema(args) => schema::run(&args, &mut context)?,
+        Command::Reference(args) => reference::run(&args, &mut context)?,
         Command::Journal(args) => state::journal(&args, &mut context)?,
         Command::Backup(args) => state::backup(&args, &mut context)?,
         Command::Restore(args) => state::restore(&args, &mut context)?,

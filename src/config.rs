@@ -16,6 +16,7 @@
 pub mod described;
 pub mod lints;
 pub mod load;
+pub mod reference;
 pub mod trial;
 
 pub mod layers;
@@ -48,3 +49,4 @@ pub mod last_good;
 pub mod listing;
 pub mod report;
 pub mod rule_place;
+pub mod schema;

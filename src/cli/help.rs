@@ -120,6 +120,8 @@ const GROUPS: [Group; 5] = [
                     "aside explain tool.call.failure --config ./new",
                 ],
             ),
+            ("schema", &["aside schema subscriber", "aside schema --write"]),
+            ("reference", &["aside reference", "aside reference keys", "aside reference filters truncate"]),
             ("trust", &["aside trust", "aside trust --list", "aside trust --revoke"]),
             ("reload", &["aside reload"]),
             ("tail", &["aside tail", "aside tail 'tool.**'"]),

@@ -3,7 +3,6 @@
 //!
 //! `ASIDE_BLESS=1 cargo test --test it -- keys` writes the files.
 
-mod schema;
 mod text;
 mod valid;
 
@@ -13,11 +12,12 @@ use aside::config::{
     compile::compile,
     keys,
     layers::{LayerKind, SourceFile, Sources},
+    schema::{events_schema, settings_schema, subscriber_schema},
 };
+use engine::event::catalogue;
 use serde_json::Value;
 
 use self::{
-    schema::{settings_schema, subscriber_schema},
     text::{COLUMNS, key_tables, settings_file},
     valid::faults,
 };
@@ -40,6 +40,11 @@ fn check(path: &str, expected: &str) {
     }
 }
 
+/// The types of the catalogue.
+fn types() -> Vec<&'static str> {
+    catalogue::types().map(|entry| entry.event_type.as_str()).collect()
+}
+
 fn json(schema: &Value) -> String {
     format!("{schema:#}\n")
 }
@@ -52,7 +57,25 @@ fn the_settings_file_is_generated_from_the_rows() {
 #[test]
 fn the_schemas_are_generated_from_the_rows() {
     check(SETTINGS_SCHEMA, &json(&settings_schema(&keys::settings())));
-    check(SUBSCRIBER_SCHEMA, &json(&subscriber_schema(&keys::subscriber())));
+    check(SUBSCRIBER_SCHEMA, &json(&subscriber_schema(&keys::subscriber(), &types())));
+}
+
+#[test]
+fn event_types_fit_their_schema() {
+    let schema = events_schema();
+    check("config/events.schema.json", &json(&schema));
+    let own = "[[event]]\ntype = \"a.b\"\nseverity = \"warn\"\ndescription = \"x\"\nexample = { n = 1 }\n";
+    assert_eq!(faults_of(&schema, own), Vec::<String>::new());
+    for (text, part) in [
+        ("[[event]]\nseverity = \"info\"\n", "type is missing"),
+        ("[[event]]\ntype = \"a\"\n", "pattern"),
+        ("[[event]]\ntype = \"a.b\"\nseverity = \"high\"\n", "severity"),
+        ("[[event]]\ntype = \"a.b\"\nexampel = {}\n", "exampel"),
+        ("[[events]]\n", "events"),
+    ] {
+        let faults = faults_of(&schema, text);
+        assert!(faults.iter().any(|fault| fault.contains(part)), "{text}: {faults:?}");
+    }
 }
 
 #[test]
@@ -100,7 +123,8 @@ fn files(folder: &str, begins: &[&str]) -> Vec<(String, String)> {
 
 #[test]
 fn valid_files_fit_their_schemas() {
-    let [settings, subscriber] = [settings_schema(&keys::settings()), subscriber_schema(&keys::subscriber())];
+    let [settings, subscriber] =
+        [settings_schema(&keys::settings()), subscriber_schema(&keys::subscriber(), &types())];
     assert_eq!(faults_of(&settings, &read(SETTINGS)), Vec::<String>::new());
     assert_eq!(faults_of(&settings, &all_keys()), Vec::<String>::new());
     let mut count = 0;
@@ -117,7 +141,8 @@ fn valid_files_fit_their_schemas() {
 
 #[test]
 fn schemas_refuse_unknown_keys_and_wrong_values() {
-    let [settings, subscriber] = [settings_schema(&keys::settings()), subscriber_schema(&keys::subscriber())];
+    let [settings, subscriber] =
+        [settings_schema(&keys::settings()), subscriber_schema(&keys::subscriber(), &types())];
     for table in keys::settings() {
         let (open, close) = if table.is_list { ("[[", "]]") } else { ("[", "]") };
         let faults = faults_of(&settings, &format!("{open}{}{close}\nno_such_key = 1\n", table.name));

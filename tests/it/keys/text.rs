@@ -2,9 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use aside::config::keys::FileTable;
-use engine::settings::{Key, Shape, row::duration_text};
-use regex::Regex;
+use aside::config::{
+    keys::FileTable,
+    schema::{joined, limits, plain},
+};
+use engine::settings::{Key, Shape};
 
 /// The widest line of `config/aside.toml`.
 pub(super) const COLUMNS: usize = 100;
@@ -15,81 +17,6 @@ const HEAD: &str = "Every setting of aside with its default. A file of this name
     a default. A key takes effect at `aside reload`, except those of [journal] and [http]. Lists such \
     as [[sources.log]] of all files are joined; an entry of a later file replaces an earlier one with \
     the same name. A list has at most 32 entries.";
-
-/// The description of a key or table, in one line.
-pub(super) fn joined(doc: &[&str]) -> String {
-    doc.iter().map(|line| line.trim()).collect::<Vec<_>>().join(" ")
-}
-
-/// A text without the addresses of its links, and without marks around quoted texts.
-pub(super) fn plain(text: &str) -> String {
-    let mut shown = String::new();
-    let mut rest = text;
-    while let Some((before, after)) = rest.split_once("](") {
-        let (before, name) = before.rsplit_once('[').expect("a link begins with a bracket");
-        shown.extend([before, name]);
-        rest = after.split_once(')').expect("a link ends with a bracket").1;
-    }
-    Regex::new("`(\"[^`\"]*\")`").expect("a pattern").replace_all(&(shown + rest), "$1").into_owned()
-}
-
-/// The values that are allowed for a key, each text between two marks; empty for any value.
-pub(super) fn limits(shape: &Shape, mark: &str) -> String {
-    if matches!(shape, Shape::Flag) { String::new() } else { allowed(shape, mark) }
-}
-
-fn allowed(shape: &Shape, mark: &str) -> String {
-    let marked = |words: &[&str]| words.iter().map(|word| format!("{mark}{word}{mark}")).collect::<Vec<_>>();
-    match shape {
-        Shape::Keys(_) | Shape::Decimal | Shape::Named(..) | Shape::Only(_) | Shape::Text("a text") => {
-            String::new()
-        }
-        Shape::Flag => "true, false".to_owned(),
-        Shape::Number(range) => format!("{} to {}", grouped(*range.start()), grouped(*range.end())),
-        Shape::Bytes(range) => format!("{} to {}, in bytes", size(*range.start()), size(*range.end())),
-        Shape::Duration(range) => {
-            format!("{} to {}", duration_text(*range.start()), duration_text(*range.end()))
-        }
-        Shape::Words(words) => marked(words).join(", "),
-        Shape::Text(note) => (*note).to_owned(),
-        Shape::List(of, counts) => {
-            let items = match (*counts.start(), *counts.end()) {
-                (0, usize::MAX) => String::new(),
-                (1, usize::MAX) => "at least one item".to_owned(),
-                (0, max) => format!("at most {max} items"),
-                (min, max) => format!("{min} to {max} items"),
-            };
-            // The description says what texts are.
-            let of = if matches!(**of, Shape::Text(_)) { String::new() } else { allowed(of, mark) };
-            [items, of].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", each ")
-        }
-        Shape::Map(of) => allowed(of, mark),
-        Shape::Either(shapes) => {
-            let mut each: Vec<_> = shapes.iter().map(|shape| allowed(shape, mark)).collect();
-            each.retain(|text| !text.is_empty());
-            each.dedup();
-            each.join(", or ")
-        }
-    }
-}
-
-fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut shown = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            shown.push(',');
-        }
-        shown.push(digit);
-    }
-    shown
-}
-
-fn size(bytes: u64) -> String {
-    const UNITS: [(u32, &str); 5] = [(50, "PiB"), (40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")];
-    let unit = UNITS.iter().find(|(bits, _)| bytes.trailing_zeros() >= *bits).expect("whole KiB");
-    format!("{} {}", bytes >> unit.0, unit.1)
-}
 
 /// A text as lines of a comment. What stands between two marks is not broken.
 fn comment(text: &str) -> String {

@@ -58,7 +58,7 @@ pub use self::{
     draft::{OUTPUT_BYTES_MAX, ROWS_MAX, RenderInput, TemplateError},
     table::clean_event::{EVENT_FIELDS, clean_value},
     table::{Column, Table},
-    template::{Code, EVENT_VARIABLES, OPTIONAL},
+    template::{Code, EVENT_VARIABLES, OPTIONAL, Vocabulary, vocabulary},
 };
 pub use crate::pipeline::sandbox::{Libraries, StrayField};
 

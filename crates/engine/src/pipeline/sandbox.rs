@@ -49,6 +49,11 @@ pub(super) use self::{
 };
 pub use self::{library::Libraries, strays::StrayField};
 
+/// The names of the filters, the functions and the tests that every text can use.
+pub(super) fn names() -> (Vec<&'static str>, Vec<&'static str>, Vec<&'static str>) {
+    (filters::filter_names().collect(), filters::FUNCTIONS.to_vec(), filters::test_names().collect())
+}
+
 /// Deepest nesting of macro calls.
 const RECURSION_MAX: usize = 32;
 

@@ -534,6 +534,33 @@ pub(super) fn check_library(name: &str, libraries: &Libraries) -> Result<(), Tem
     Program::check_library(name, &GRAMMAR, libraries).map_err(|fault| lint::template_error(source, fault))
 }
 
+/// The names that the texts of subscribers can use.
+#[derive(Debug, Clone)]
+pub struct Vocabulary {
+    /// The variables of a batch, and those of one event.
+    pub variables: Vec<&'static str>,
+    /// The filters.
+    pub filters: Vec<&'static str>,
+    /// The functions.
+    pub functions: Vec<&'static str>,
+    /// The tests, after `is`; those written with signs are operators.
+    pub tests: Vec<&'static str>,
+}
+
+/// The names that the texts of subscribers can use.
+pub fn vocabulary() -> Vocabulary {
+    let (mut filters, mut functions, mut tests) = sandbox::names();
+    filters.extend(FILTERS);
+    functions.push(filters::NAME);
+    tests.retain(|name| name.bytes().all(|byte| byte.is_ascii_lowercase()));
+    Vocabulary {
+        variables: lint::VARIABLES.into_iter().chain(EVENT_VARIABLES).collect(),
+        filters,
+        functions,
+        tests,
+    }
+}
+
 /// The code in a template.
 pub struct Code<'t> {
     /// Every name in it; also those that are no variables.

@@ -534,14 +534,8 @@ impl<'g, 's> Walk<'g, 's> {
             Some((_, why)) => (*why).to_owned(),
             None => {
                 let known: SortedSet<&str> = FILTERS.iter().chain(self.grammar.filters).copied().collect();
-                let hint = match nearest(name, known) {
-                    Some(nearest) => format!("did you mean `{nearest}`?"),
-                    None if self.grammar.filters.is_empty() => {
-                        "docs/subscribers.md lists the filters".to_owned()
-                    }
-                    None => "those that write TOON are toon, toon_key and toon_row".to_owned(),
-                };
-                format!("unknown filter `{name}`; {hint}")
+                let hint = nearest(name, known).map(|nearest| format!("did you mean `{nearest}`? "));
+                format!("unknown filter `{name}`; {}see `aside reference filters`", hint.unwrap_or_default())
             }
         };
         self.refuse(place, message);

@@ -1,9 +1,10 @@
-//! The JSON schemas of `aside.toml` and of a subscriber's file, for editors.
+//! The JSON schemas of `aside.toml`, of a subscriber's file and of `events.toml`, for editors, from the
+//! tables that the readers of these files use.
 
-use aside::config::{
-    case::{DirectiveWord, TestSessionState},
-    keys::FileTable,
-};
+#![expect(clippy::indexing_slicing, reason = "an index of a JSON object adds the field")]
+
+mod words;
+
 use engine::{
     event::Severity,
     exchange::Format,
@@ -14,12 +15,71 @@ use engine::{
 };
 use serde_json::{Map, Value, json};
 
-use super::text::{joined, limits, plain};
+pub use self::words::{joined, limits, plain};
+use crate::config::{
+    case::{DirectiveWord, TestSessionState},
+    keys::FileTable,
+};
 
 const VERSION: &str = "http://json-schema.org/draft-07/schema#";
 
+/// A kind of file that has a schema.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::VariantArray, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
+pub enum SchemaName {
+    /// A subscriber's file.
+    Subscriber,
+    /// `aside.toml`.
+    Aside,
+    /// `events.toml`.
+    Events,
+}
+
+engine::words::impl_as_str!(SchemaName);
+
+impl SchemaName {
+    /// Its schema; `types` are the known types of events, as suggestions.
+    pub fn schema(self, types: &[&str]) -> Value {
+        match self {
+            Self::Subscriber => subscriber_schema(&crate::config::keys::subscriber(), types),
+            Self::Aside => settings_schema(&crate::config::keys::settings()),
+            Self::Events => events_schema(),
+        }
+    }
+}
+
+/// The schema of `events.toml`.
+pub fn events_schema() -> Value {
+    let entry = object(
+        &["type"],
+        &json!({
+            "type": {
+                "type": "string",
+                "pattern": "^[A-Za-z0-9_-]+(\\.[A-Za-z0-9_-]+){1,7}$",
+                "description": "The type: 2 to 8 segments.",
+            },
+            "severity": described(severity(), "The severity of an event that has none."),
+            "description": described(text(), "When it is published, in one sentence."),
+            "example": described(json!({ "type": "object" }), "A payload as producers send it."),
+        }),
+    );
+    json!({
+        "$schema": VERSION,
+        "title": "events.toml",
+        "description": "Types of events that are not in the catalogue of aside.",
+        "type": "object",
+        "additionalProperties": false,
+        "properties": { "event": { "type": "array", "items": entry } },
+    })
+}
+
+fn described(mut schema: Value, description: &str) -> Value {
+    schema["description"] = description.into();
+    schema
+}
+
 /// The schema of `aside.toml`.
-pub(super) fn settings_schema(tables: &[FileTable]) -> Value {
+pub fn settings_schema(tables: &[FileTable]) -> Value {
     let mut root = json!({
         "$schema": VERSION,
         "title": "aside.toml",
@@ -49,8 +109,8 @@ pub(super) fn settings_schema(tables: &[FileTable]) -> Value {
     root
 }
 
-/// The schema of a subscriber's file.
-pub(super) fn subscriber_schema(tables: &[FileTable]) -> Value {
+/// The schema of a subscriber's file; `types` are suggestions for the patterns of its types.
+pub fn subscriber_schema(tables: &[FileTable], types: &[&str]) -> Value {
     let mut root = json!({
         "$schema": VERSION,
         "title": "A subscriber of aside",
@@ -73,6 +133,10 @@ pub(super) fn subscriber_schema(tables: &[FileTable]) -> Value {
         }
         own["description"] = about(table).into();
         root["properties"][table.name.as_str()] = own;
+    }
+    if !types.is_empty() {
+        let patterns = &mut root["properties"]["events"]["properties"]["types"]["items"];
+        *patterns = json!({ "anyOf": [{ "enum": types }, patterns.clone()] });
     }
     root
 }
