@@ -27,6 +27,7 @@ mod install;
 mod logs;
 mod matchers;
 mod mute;
+mod new;
 mod notices;
 mod overview;
 mod preview;
@@ -181,6 +182,10 @@ enum Command {
     Run(run::Args),
     /// Create and list the tokens for TCP
     Token(access::TokenArgs),
+    /// Write a subscriber, an event type, a test or a fixture
+    ///
+    /// From real events, a file or the catalogue.
+    New(new::Args),
     /// Check configuration, subscribers and templates for errors
     Check(check::Args),
     /// Run the tests of subscribers in simulated time
@@ -252,6 +257,7 @@ impl Command {
             self,
             Self::Run(_)
                 | Self::Demo(_)
+                | Self::New(_)
                 | Self::Check(_)
                 | Self::Test(_)
                 | Self::Preview(_)
@@ -378,6 +384,7 @@ fn dispatch(command: Option<Command>, mut context: Context<'_>) -> Result<ExitCo
         Command::Statusline(args) => clients::status_line(&args, context.client.socket())?,
         Command::Run(args) => return run::run(args, &context).map(ExitCode::from),
         Command::Token(args) => access::token(&args, &mut context)?,
+        Command::New(args) => new::run(&args, &mut context)?,
         Command::Test(args) => test::run(&args, &mut context)?,
         Command::Preview(args) => preview::run(&args, &mut context)?,
         Command::Explain(args) => explain::run(&args, &mut context)?,

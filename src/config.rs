@@ -17,6 +17,7 @@ pub mod described;
 pub mod lints;
 pub mod load;
 pub mod reference;
+pub mod scaffold;
 pub mod trial;
 
 pub mod layers;

@@ -86,6 +86,15 @@ const GROUPS: [Group; 5] = [
             ),
             ("edit", &["aside edit tool_failure", "aside edit tool_failure --text"]),
             (
+                "new",
+                &[
+                    "aside new subscriber deploys --type 'deploy.*.finished'",
+                    "aside new event deploy.web.finished --from last",
+                    "aside new test deploys --from 41 42",
+                    "aside new fixture deploy-failed --last 3",
+                ],
+            ),
+            (
                 "check",
                 &[
                     "aside check",

@@ -16,7 +16,7 @@ use super::{
     CliError, Context,
     check::{Target, compiled, is_path, over_layer},
     context::with_query,
-    files::write_new,
+    new::fixture,
     terminal::{Terminal, Tone, width},
 };
 use crate::{
@@ -24,7 +24,7 @@ use crate::{
     config::{
         case::{
             TestEvent,
-            fixture::{Mistake, read_events, write_events},
+            fixture::{Mistake, read_events},
         },
         compile::Compiled,
         layers::Sources,
@@ -53,7 +53,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "NAME", conflicts_with_all = ["input", "last"])]
     fixture: Option<String>,
     /// Save the events as `fixtures/NAME.json` of your configuration, without secrets
-    #[arg(long, value_name = "NAME", value_parser = fixture_name)]
+    #[arg(long, value_name = "NAME", value_parser = fixture::name)]
     save: Option<String>,
     /// The numbers of events in a batch [default: 1,3, or 1 and all]
     #[arg(long, value_name = "N,..", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(1..=1_000))]
@@ -118,28 +118,9 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
     };
     context.print(&text)?;
     match &args.save {
-        Some(name) => save(name, &given, context),
+        Some(name) => fixture::save(name, given.events.get(..given.own()).unwrap_or_default(), context),
         None => Ok(()),
     }
-}
-
-/// The name of a fixture.
-fn fixture_name(name: &str) -> Result<String, String> {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
-    match !name.is_empty() && name.chars().all(is_plain) {
-        true => Ok(name.to_owned()),
-        false => Err("the name of a fixture has letters, digits, `-` and `_`".to_owned()),
-    }
-}
-
-/// Writes the fixture `name` of the user.
-fn save(name: &str, given: &Given, context: &mut Context<'_>) -> Result<(), CliError> {
-    let path = context.paths()?.config.join(format!("fixtures/{name}.json"));
-    let events = given.events.get(..given.own()).unwrap_or_default();
-    write_new(&path, &write_events(events))?;
-    let count = counted(events.len(), "event");
-    context
-        .say(&format!("wrote {}, {count}\nnext: a test uses it as [\"0s\", \"@{name}\"]\n", path.display()))
 }
 
 /// The subscriber that the argument names.
@@ -468,7 +449,7 @@ mod tests {
         fs::write(folder.path().join("subscribers/deploys.toml"), SUBSCRIBER).expect("written");
         let run = |args: &[&str]| run_in(&FakeDaemon::silent(), folder.path(), args);
         let said = run(&["preview", "deploys", "--count", "1", "--save", "web"]).expect("saved");
-        for part in ["fixtures/web.json, 1 event\n", "next: a test uses it as [\"0s\", \"@web\"]\n"] {
+        for part in ["fixtures/web.json     1 event\n", "next:  a test uses it as [\"0s\", \"@web\"]\n"] {
             assert!(said.contains(part), "{part}: {said}");
         }
         let text = run(&["preview", "deploys", "--fixture", "web"]).expect("it is shown");

@@ -4,6 +4,84 @@ use serde_json::json;
 
 use crate::support::daemon::{Home, text};
 
+fn deploy(number: usize) -> serde_json::Value {
+    let service = ["web", "api", "jobs", "mail"][number % 4];
+    let mut payload = json!({ "service": service, "version": format!("1.{number}"), "seconds": number });
+    if number > 1 {
+        payload["url"] = format!("https://h/{number}").into();
+    }
+    json!({ "id": format!("d{number}"), "type": "deploy.web.finished", "source": "ci", "payload": payload })
+}
+
+#[test]
+fn new_subscriber_comes_from_unmatched_events() {
+    let home = Home::new();
+    let _daemon = home.serve();
+    for number in 0..24 {
+        home.publish(&deploy(number));
+    }
+    let said = home.print(&["new", "subscriber", "deploys", "--type", "deploy.*.finished"]);
+    for part in [
+        "read the newest 20 events of deploy.*.finished, the last ",
+        "  service   20 of 20   text, 4 values   column, dedupe_key\n",
+        "  version   20 of 20   text             column\n",
+        "  url       20 of 20   text             column\n",
+        "  seconds   20 of 20   number           column\n",
+        "subscribers/deploys.toml     1 subscriber, 2 tests\n",
+        "added  deploy.web.finished to ",
+    ] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    assert!(home.print(&["check"]).starts_with("no errors"));
+    assert!(home.print(&["test", "deploys"]).contains("2 ok, 0 failed"));
+    assert!(home.print(&["reload"]).contains("in force"));
+    home.exchange("s1", &json!({ "point": "turn_start", "carrier": "c1" }));
+    home.publish(&deploy(30));
+    let answer = home.exchange("s1", &json!({ "point": "turn_end", "carrier": "c2" }));
+    assert!(
+        answer.json()["text"].as_str().is_some_and(|text| text.contains("version: \"1.30\"")),
+        "{:?}",
+        answer.json()
+    );
+    // Tests and fixtures of events that are named by id and by position.
+    let said = home.print(&["new", "test", "deploys", "--from", "d3", "d4"]);
+    assert!(said.contains("`real events`: 2 events"), "{said}");
+    assert!(home.print(&["test", "deploys"]).contains("3 ok, 0 failed"));
+    let said = home.print(&["new", "fixture", "two", "--last", "2", "--type", "deploy.**"]);
+    assert!(said.contains("fixtures/two.json     2 events"), "{said}");
+    let said = home.print(&["preview", "deploys", "--fixture", "two", "--count", "1"]);
+    assert!(said.contains("version: \"1.2"), "{said}");
+    let unknown = home.run(&["new", "fixture", "none", "--from", "nope"]);
+    assert!(text(&unknown.stderr).contains("there is no event `nope`"), "{unknown:?}");
+}
+
+#[test]
+fn new_subscriber_without_events_or_daemon() {
+    let home = Home::new();
+    let said =
+        home.print(&["new", "subscriber", "tools", "--type", "tool.call.failure", "--priority", "high"]);
+    assert!(
+        said.contains("read the catalogue's example of tool.call.failure, as no daemon runs\n"),
+        "{said}"
+    );
+    let said = home.print(&["new", "subscriber", "ghosts", "--type", "ghost.*.seen"]);
+    assert!(said.contains("read nothing: no daemon runs, so two fields are placeholders\n"), "{said}");
+    let said = home.print(&["new", "subscriber", "spooks", "--type", "ghost.old.seen"]);
+    assert!(said.contains("added  ghost.old.seen to "), "{said}");
+    let last = home.run(&["new", "event", "a.b.c", "--from", "last"]);
+    assert!(text(&last.stderr).contains("no daemon at "), "{last:?}");
+    let _daemon = home.serve();
+    let said = home.print(&["new", "subscriber", "others", "--type", "other.thing"]);
+    assert!(
+        said.contains("read nothing: no event of other.thing was published, so two fields are"),
+        "{said}"
+    );
+    // A placeholder becomes known, and its allowance is a finding then.
+    let checked = home.run(&["check"]);
+    let checked = text(&checked.stdout);
+    assert!(checked.contains("nothing is silenced") || checked.starts_with("no errors"), "{checked}");
+}
+
 const PAGER: &str = r#"[subscriber]
 id = "pager"
 [events]

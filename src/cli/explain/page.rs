@@ -22,10 +22,10 @@ use crate::{
     },
     cli::{
         CliError, Context,
+        configuration::note_of_errors,
         ids::Names,
         parse,
         rules::InForce,
-        configuration::note_of_errors,
         terminal::{Terminal, Tone, cut, cut_beginning, one_line, width},
         why,
     },

@@ -129,6 +129,24 @@ impl<'c> Preview<'c> {
         Previewed { made, delivered, failures, because }
     }
 
+    /// The notifications that `steps`, in order, make, with their times, as in a test of the subscriber
+    /// without exchanges; and what it did with each event.
+    pub fn outcomes(
+        &self,
+        steps: &[(Duration, TestEvent)],
+    ) -> (Vec<(Duration, Arc<Notification>)>, Vec<Line>) {
+        let place = Place::file(&"preview".into());
+        let step = |(at, event): &(Duration, TestEvent)| {
+            let action = Action::Publish(Box::new(event.clone()));
+            Step { at: *at, action, place: place.clone() }
+        };
+        let played = self.played_steps(steps.iter().map(step).collect());
+        let files = self.compiled.files.get(&self.rule.id).map(Vec::as_slice).unwrap_or_default();
+        let because = because_lines(&because::because(&played, self.rule, files));
+        let made = played.made_by(&self.rule.id).map(|made| (made.at, Arc::clone(&made.notification)));
+        (made.collect(), because)
+    }
+
     fn played(&self, events: &[TestEvent], exchange: Option<(Duration, Format)>) -> timeline::Played {
         let place = Place::file(&"preview".into());
         let step = |at, action| Step { at, action, place: place.clone() };
@@ -136,14 +154,18 @@ impl<'c> Preview<'c> {
             events.iter().map(|event| step(Duration::ZERO, Action::Publish(Box::new(event.clone()))));
         let exchange =
             exchange.map(|(at, format)| step(at, Action::Exchange(Box::new(self.exchange(format)))));
+        self.played_steps(events.chain(exchange).collect())
+    }
+
+    fn played_steps(&self, at: Vec<Step>) -> timeline::Played {
         let test = SubscriberTest {
             name: String::new(),
             start: START,
             zone: Zone::default(),
             with: Vec::new(),
-            at: events.chain(exchange).collect(),
+            at,
             expect: Vec::new(),
-            place,
+            place: Place::file(&"preview".into()),
         };
         timeline::play(Arc::clone(&self.rules), &self.severities, self.rule, &test)
     }

@@ -126,6 +126,7 @@ pub(super) const MODULES: &[Module] = &[
     module("config::trial", 4, &["config", "draft", "engine", "format", "pipeline", "rules", "sink"]),
     module("config::lints", 4, &["config", "config::trial", "pipeline"]),
     module("config::reference", 4, &["config", "config::lints", "pipeline"]),
+    module("config::scaffold", 4, &["config", "config::trial", "pipeline"]),
     alone("journal", 4, &[]),
     alone("daemon::tasks", 4, &[]),
     module("daemon::publisher", 4, &["engine::io", "journal", "records"]),
@@ -173,7 +174,7 @@ pub(super) const MODULES: &[Module] = &[
     ]),
     module("cli", 6, &[
         "api", "api::wire", "capability::ci", "capability::problem", "capability::source", "config",
-        "config::lints", "config::reference", "config::trial", "daemon", "daemon::regular_file", "harness", "hook", "journal", "sink",
+        "config::lints", "config::reference", "config::scaffold", "config::trial", "daemon", "daemon::regular_file", "harness", "hook", "journal", "sink",
         "watch",
     ]),
     alone("hook", 4, &[]),

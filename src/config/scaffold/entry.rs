@@ -1,0 +1,41 @@
+//! An entry of `events.toml`.
+
+use engine::event::{
+    Severity,
+    catalogue::{self, SEVERITY_DEFAULT},
+};
+
+use super::{
+    cleaned,
+    literal::{inline, quoted},
+};
+use crate::config::case::TestEvent;
+
+/// The first line of a new `events.toml`.
+const HEAD: &str = "#:schema .schema/events.json\n";
+
+/// `text`, the text of an `events.toml` or nothing, with an entry for each of `events` at its end.
+///
+/// Shape: the example of an entry is the event's payload; its severity is the event's.
+pub fn with_entries(text: &str, events: &[TestEvent]) -> String {
+    let mut text = if text.trim().is_empty() { HEAD.to_owned() } else { text.to_owned() };
+    if !text.ends_with('\n') {
+        text.push('\n');
+    }
+    for event in events {
+        text.push_str(&entry(event));
+    }
+    text
+}
+
+fn entry(event: &TestEvent) -> String {
+    let event_type = event.event_type.as_str();
+    let default = catalogue::default_severity(event_type).unwrap_or(SEVERITY_DEFAULT);
+    let own = event.severity.filter(|severity| *severity != default).map(Severity::as_str);
+    let severity = own.map(|severity| format!("severity = {}\n", quoted(severity))).unwrap_or_default();
+    let example = inline(&cleaned(event).payload);
+    format!(
+        "\n[[event]]\ntype = {}\n{severity}# description = \"When it is published, in one sentence.\"\nexample = {example}\n",
+        quoted(event_type)
+    )
+}
