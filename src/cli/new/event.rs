@@ -53,7 +53,7 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
         return Err(CliError::Usage(format!("the event is a `{other}`, not a `{event_type}`")));
     };
     let before = read_or_empty(&path)?;
-    let after = entry::with_entries(&before, std::slice::from_ref(&seen.event));
+    let after = entry::with_entries(&before, std::slice::from_ref(&seen.event), found.is_invented);
     let planned = [Planned { name: "events.toml", path: &path, text: &after }];
     checked(&configuration.sources, &planned, context)?;
     let terminal = context.terminal.clone();

@@ -143,7 +143,7 @@ impl Plan {
         let (file, added) = &mut self.events;
         *added = unknown_types(found, &types, &configuration.compiled);
         if !added.is_empty() {
-            file.after = entry::with_entries(&file.before, added);
+            file.after = entry::with_entries(&file.before, added, found.is_invented);
         }
         let draft = Draft {
             id: &args.id,
@@ -176,15 +176,16 @@ impl Plan {
         [Some(self.subscriber.planned()), template, events].into_iter().flatten().collect()
     }
 
+    /// The subscriber comes last, so that it is whole if another file cannot be written.
     fn write(&self) -> Result<(), CliError> {
-        write_new(&self.subscriber.path, &self.subscriber.after)?;
+        let (events, added) = &self.events;
+        if !added.is_empty() {
+            rewrite(&events.path, &events.before, &events.after)?;
+        }
         if let Some(template) = &self.template {
             write_new(&template.path, &template.after)?;
         }
-        match &self.events {
-            (_, added) if added.is_empty() => Ok(()),
-            (file, _) => rewrite(&file.path, &file.before, &file.after),
-        }
+        write_new(&self.subscriber.path, &self.subscriber.after)
     }
 
     /// The texts that would be written.
