@@ -361,7 +361,7 @@ async fn invalid_request_error_names_its_field() {
             get("/v1/events/stream?form=1"),
             400,
             "query",
-            "form: unknown field `form`, expected one of `pattern`, `severity`, `from`",
+            "form: unknown field `form`, expected one of `pattern`, `severity`, `from`, `until`",
         ),
         (get("/nowhere"), 404, "", "unknown path `/nowhere`; see /v1/openapi.json"),
         (get("/v1/sessions/s1/exchange"), 405, "", "`/v1/sessions/s1/exchange` does not support GET"),

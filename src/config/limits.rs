@@ -1,10 +1,6 @@
 //! `[limits]` of a subscriber's file: the amount that is delivered, its time to live, and the
 //! events that end it; the keys for batching and deduplication of its events; and the share of the
 //! limits of an injection that its frame takes, for any format of a harness.
-//!
-//! Of keys that are not supported yet the shape is checked, and the value without effect is
-//! accepted, so that a file with all the defaults loads. Any other value is an error: an accepted
-//! key must have its effect.
 
 use std::{num::NonZeroU32, ops::RangeInclusive, time::Duration};
 
@@ -53,6 +49,10 @@ settings! {
         /// delivered in them: a batch stays open until they end, and what is pending is held.
         /// Critical notifications are delivered.
         quiet: Hours = Hours::default(), hours(), else "none";
+        /// A session that opens gets the newest notification of each `supersede_key` (of the subscriber,
+        /// if it has none), also if others had it: for this time, or with `true` for its `ttl`, else for
+        /// 24 hours. Subagents get none.
+        retain: Retain, retain(RETAIN), else "`false`";
         /// What a delivery waits for, or a list of which the first counts: `"3 turns"` of the session,
         /// `"10m"`, a local time such as `"18:00"`, a timestamp, the next result of a tool
         /// (`"tool:Bash"`, `"tool:mcp__*"`), the next event of a type (`"event:ci.**"`), or the use of
@@ -81,6 +81,7 @@ pub(crate) struct Limits {
     pub(crate) rate: Option<RateRule>,
     pub(crate) ttl: Option<Duration>,
     pub(crate) quiet: Hours,
+    pub(crate) retain: Option<Duration>,
     pub(crate) deliver_after: Vec<Delay>,
     pub(crate) supersede_key: Vec<FieldPath>,
     pub(crate) resolve: Option<ResolveRule>,
@@ -95,6 +96,7 @@ pub(crate) fn read_limits(section: &mut Section<'_>, known_types: &[&str]) -> Li
         rate_of,
         ttl,
         quiet,
+        retain,
         deliver_after,
         supersede_key,
         resolved_by,
@@ -102,7 +104,7 @@ pub(crate) fn read_limits(section: &mut Section<'_>, known_types: &[&str]) -> Li
         revision,
         order_by,
     } = Written::read(section);
-    check_limits(section);
+    let retain = retain.and_then(|Retain(retain)| retain.map(|own| own.or(ttl).unwrap_or(RETAIN_DEFAULT)));
     if rate.is_none() && !section.is_wrong("rate") {
         for key in ["rate_by", "rate_of"] {
             section.warn(key, &format!("`{key}` has no effect without a `rate`"));
@@ -113,7 +115,7 @@ pub(crate) fn read_limits(section: &mut Section<'_>, known_types: &[&str]) -> Li
     let order = OrderRule { revision, by: order_by };
     check_order(section, &supersede_key, &order, resolve.as_ref());
     let inhibit = inhibit::read(section, known_types);
-    Limits { rate, ttl, quiet, deliver_after, supersede_key, resolve, inhibit, order }
+    Limits { rate, ttl, quiet, retain, deliver_after, supersede_key, resolve, inhibit, order }
 }
 
 /// Reports an order of events about a state without a state.
@@ -364,25 +366,21 @@ fn milliseconds(count: u64) -> Duration {
     Duration::from_millis(count)
 }
 
-/// The keys of `[limits]`.
-pub(super) fn unsupported_limits() -> Vec<Key> {
-    keys! {
-        /// Whether a newer session gets the newest state.
-        retain: (), only("false");
+/// The limits of `retain`.
+const RETAIN: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(30 * 24 * 3_600);
+/// How long something is retained that has no other time.
+const RETAIN_DEFAULT: Duration = Duration::from_secs(24 * 3_600);
+
+/// Whether the newest state is retained, and how long if that is said.
+struct Retain(Option<Option<Duration>>);
+
+impl Section<'_> {
+    fn retain(&mut self, key: &'static str, range: RangeInclusive<Duration>) -> Option<Retain> {
+        self.read(key, |value| match value.get().as_bool() {
+            Some(is_on) => Ok(Retain(is_on.then_some(None))),
+            None => values::duration(value, range.clone()).map(|time| Retain(Some(Some(time)))),
+        })
     }
-}
-
-/// Checks the keys of `[limits]`.
-pub(crate) fn check_limits(section: &mut Section<'_>) {
-    refuse(section, "retain", values::flag);
-}
-
-/// Refuses a value for which `check` returns true: one with another effect than an absent key.
-fn refuse(section: &mut Section<'_>, key: &'static str, check: impl Fn(&Value<'_>) -> Parsed<bool>) {
-    section.read(key, |value| match check(value)? {
-        false => Ok(()),
-        true => Err(vec![value.error(format!("`{key}` is not supported yet"))]),
-    });
 }
 
 /// The shortest possible content; the rest of the text is the frame.

@@ -11,7 +11,6 @@ use std::fmt::Write as _;
 use engine::{
     ledger::{Reason, ReasonText},
     nearest::nearest,
-    settings::Shape,
     words::Words,
 };
 
@@ -133,7 +132,7 @@ fn key_entries() -> Vec<Entry> {
     let tables = keys::subscriber();
     let of_table = |table: keys::FileTable| {
         let name = table.name;
-        table.keys.into_iter().filter(|key| !matches!(key.shape, Shape::Only(_))).map(move |key| {
+        table.keys.into_iter().map(move |key| {
             let mut more = String::new();
             let allowed = limits(&key.shape, "\"");
             if !allowed.is_empty() {

@@ -203,7 +203,6 @@ fn value(shape: &Shape) -> Value {
             json!({ "type": "object", "maxProperties": max, "additionalProperties": keys(own) })
         }
         Shape::Either(shapes) => json!({ "anyOf": shapes.iter().map(value).collect::<Vec<_>>() }),
-        Shape::Only(literal) => json!({ "const": parsed(literal) }),
     }
 }
 

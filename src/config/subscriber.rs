@@ -201,6 +201,7 @@ fn read(documents: &[Rc<Document<'_>>], context: &Context<'_>) -> SubscriberFile
         open_when: keys.open_when,
         ttl: limited.ttl,
         quiet: limited.quiet,
+        retain: limited.retain,
         deliver_after: limited.deliver_after,
         repeat: repeated,
         inhibit: limited.inhibit,

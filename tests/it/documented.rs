@@ -153,7 +153,9 @@ impl User {
         let after = |flag: &str| words.iter().skip_while(|word| *word != flag).nth(1).cloned();
         let url = words.iter().find_map(|word| word.strip_prefix("http://aside")).expect("a URL");
         let body = after("-d").unwrap_or_default().replace("4711", &self.waiting.id().to_string());
-        let method = if body.is_empty() { "GET" } else { "POST" };
+        let usual = if body.is_empty() { "GET" } else { "POST" };
+        let named = after("-X");
+        let method = named.as_deref().unwrap_or(usual);
         let client = Client::new(self.home().join(".local/state/aside/aside.sock"), PATIENCE);
         let headers: &[(&str, &str)] = &[("content-type", "application/json")];
         client.request(method, url, headers, body.as_bytes()).expect("an answer").status

@@ -15,6 +15,7 @@ mod fanout;
 mod holds;
 mod lifecycle;
 mod naming;
+mod retained;
 mod session;
 mod sessions;
 mod standing;

@@ -19,7 +19,7 @@
 //! #     rows_name_sources: false, content: "tool_fails[2]{tool,error}:\n  grep,timeout\n  fetch,\"404: gone\"".into(), tokens: Tokens(20),
 //! #     sentences: Vec::new(),
 //! #     events: Vec::new(), created_at: Timestamp::ZERO, expires_at: None, deliver_after: Box::default(),
-//! #     requires_response: false, repeat: None,
+//! #     retain_until: None, requires_response: false, repeat: None,
 //! # };
 //! let pending = Counts::new(&[(SubscriberId::new("ci_check"), 3)].into(), Detail::Subscribers);
 //! let overflow = Overflow { pending, ..Overflow::default() };
@@ -203,6 +203,7 @@ mod tests {
             created_at: Timestamp::ZERO,
             expires_at: None,
             deliver_after: Box::default(),
+            retain_until: None,
             requires_response: false,
             repeat: None,
         }

@@ -252,6 +252,7 @@ impl Notification {
             created_at: Timestamp::ZERO,
             expires_at: None,
             deliver_after: Box::default(),
+            retain_until: None,
             requires_response: false,
             repeat: None,
         }
@@ -379,6 +380,9 @@ pub struct Notification {
     /// What its delivery waits for, the first of them; empty for nothing.
     #[serde(default, skip_serializing_if = "<[Wait]>::is_empty")]
     pub deliver_after: Box<[Wait]>,
+    /// Until when a session that opens gets it, if it is the newest of its state.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retain_until: Option<Timestamp>,
     /// Whether it asks for an answer.
     #[serde(default, skip_serializing_if = "Not::not")]
     pub requires_response: bool,

@@ -517,6 +517,7 @@ impl Pipeline {
             created_at: now,
             expires_at: rule.ttl.map(|ttl| now + ttl),
             deliver_after: rule.waits(priority, now, resources.zone),
+            retain_until: rule.retain.map(|retain| now + retain),
             requires_response: rule.output.requires_response,
             repeat: rule.repeat.clone(),
         });

@@ -46,7 +46,7 @@ pub fn limits(shape: &Shape, mark: &str) -> String {
 fn allowed(shape: &Shape, mark: &str) -> String {
     let marked = |words: &[&str]| words.iter().map(|word| format!("{mark}{word}{mark}")).collect::<Vec<_>>();
     match shape {
-        Shape::Keys(_) | Shape::Decimal | Shape::Named(..) | Shape::Only(_) | Shape::Text("a text") => {
+        Shape::Keys(_) | Shape::Decimal | Shape::Named(..) | Shape::Text("a text") => {
             String::new()
         }
         Shape::Flag => "true, false".to_owned(),

@@ -106,20 +106,17 @@ pub(super) fn key_tables(document: &str, tables: &[FileTable]) -> String {
         let heading = format!("\n### `[{}]`\n\n", table.name);
         let (before, after) = document.split_once(&heading).expect("the document has the heading");
         let (_, rest) = after.split_once("\n\n").expect("its table ends");
-        let rows: String = table.keys.iter().filter_map(row).collect();
+        let rows: String = table.keys.iter().map(row).collect();
         let head = "| key | default | limits | what |\n|---|---|---|---|\n";
         document = format!("{before}{heading}{head}{rows}\n{rest}");
     }
     document
 }
 
-/// The row of a key; `None` for a key that is not supported yet.
-fn row(key: &Key) -> Option<String> {
-    if matches!(key.shape, Shape::Only(_)) {
-        return None;
-    }
+/// The row of a key.
+fn row(key: &Key) -> String {
     let default = key.default.as_ref().map(|default| format!("`{default}`"));
     let default = default.or(key.without.map(str::to_owned)).unwrap_or_default();
     let limits = limits(&key.shape, "`");
-    Some(format!("| `{}` | {default} | {limits} | {} |\n", key.name, joined(key.doc)))
+    format!("| `{}` | {default} | {limits} | {} |\n", key.name, joined(key.doc))
 }

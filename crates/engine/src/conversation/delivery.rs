@@ -154,6 +154,7 @@ impl Sessions {
     /// remember delivered conditions.
     pub fn withdraw(&mut self, resolution: &Resolution) {
         let (mut ended, is_for_others) = self.fanout.resolve(resolution);
+        self.standing.retained.resolve(resolution);
         ended.extend(self.unclaimed.take_resolved(resolution).iter().map(|resolved| resolved.id));
         for notification in ended {
             self.end(notification, Reason::Withdrawn);
@@ -285,13 +286,32 @@ enum Next {
 
 impl Sessions {
     /// Adds every waiting notification in a session's scope to its queue.
-    pub(super) fn claim(&mut self, key: SessionKey) {
+    pub(super) fn claim(&mut self, key: SessionKey, now: Timestamp) {
         let session = self.table.get(key);
         let (waiting, evicted) = self.unclaimed.claim(|scope| session.is_concerned_by(scope));
         self.note_evicted(key, evicted);
         for waiting in waiting {
             self.take_over(key, Left::for_another(waiting.notification, waiting.earlier));
         }
+        self.take_retained(key, now);
+    }
+
+    /// Adds the retained states to the queue of a session that opens, unless it is a subagent's.
+    fn take_retained(&mut self, key: SessionKey, now: Timestamp) {
+        let session = self.table.get(key);
+        if session.is_subagent() {
+            return;
+        }
+        let retained = self.standing.retained.for_session(&|scope| session.is_concerned_by(scope), now);
+        for notification in retained {
+            let holds = self.standing.holds(&notification);
+            self.with_queue(key, |injector| injector.push_held(notification, holds));
+        }
+    }
+
+    /// Retains a notification for the sessions that open later, if its subscriber wants that.
+    pub fn retain(&mut self, notification: &Arc<Notification>) {
+        self.standing.retained.keep(notification);
     }
 
     /// Keeps a notification for the next session in scope.

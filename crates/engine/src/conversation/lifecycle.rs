@@ -85,7 +85,7 @@ impl Sessions {
         self.emit(SessionOutput::Changed(id.clone(), change));
         if met == Met::New || update == Update::Scopes {
             self.table.update_indices(key);
-            self.claim(key);
+            self.claim(key, now);
         }
         self.refresh(key);
         (key, met)
@@ -254,7 +254,7 @@ impl Sessions {
         for left in waiting {
             self.hand_over(&id, Some(successor), left);
         }
-        self.claim(successor);
+        self.claim(successor, now);
     }
 
     /// Copies the queue of `from`, and its record of deliveries, to `copy`.

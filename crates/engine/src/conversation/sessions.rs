@@ -77,6 +77,7 @@ impl Sessions {
     /// Applies new settings, and ends the notifications of `switched_off` subscribers.
     pub fn replace_settings(&mut self, settings: Settings, switched_off: &SortedSet<SubscriberId>) {
         self.settings = settings;
+        self.standing.retained.forget_of(switched_off);
         for notification in self.unclaimed.take_of(switched_off) {
             self.end(notification.id, Reason::SubscriberOff);
         }

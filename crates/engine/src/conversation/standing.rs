@@ -3,7 +3,7 @@
 use journal::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::{injector, session::SessionKey};
+use super::{injector, retained::Retained, session::SessionKey};
 use crate::{
     hold::Hold,
     notification::{Notification, NotificationId, SubscriberId},
@@ -20,6 +20,9 @@ pub(crate) struct Standing {
     pub(super) quiet: SortedMap<SubscriberId, (Timestamp, Timestamp)>,
     /// The holds of suppressed conditions.
     pub(super) suppressed: SortedMap<NotificationId, Vec<Hold>>,
+    /// The states that a session opens with.
+    #[serde(default)]
+    pub(super) retained: Retained,
     /// The sessions in which an event could end a hold.
     #[serde(skip)]
     pub(super) listening: SortedSet<SessionKey>,

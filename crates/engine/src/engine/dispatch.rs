@@ -265,6 +265,7 @@ impl Engine {
         if audience == Audience::User {
             return;
         }
+        self.sessions.retain(&notification);
         match self.sessions.concerned(&notification.scope) {
             Concerned::Many => self.sessions.broadcast(notification),
             Concerned::Nobody => self.sessions.keep(notification),

@@ -46,6 +46,7 @@ pub(super) fn notification(subscriber: &str, content: &str) -> Notification {
         created_at: Timestamp::ZERO,
         expires_at: None,
         deliver_after: Box::default(),
+        retain_until: None,
         requires_response: false,
         repeat: None,
     }

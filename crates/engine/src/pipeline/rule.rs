@@ -67,6 +67,8 @@ pub struct Subscriber {
     pub quiet: Hours,
     /// What a delivery waits for, the first of them; empty for nothing.
     pub deliver_after: Vec<Delay>,
+    /// How long a session that opens gets the newest notification of each state.
+    pub retain: Option<Duration>,
     /// How a delivered notification is repeated.
     pub repeat: Option<Box<Repeat>>,
     /// The fields that identify a state: a newer event about it replaces a pending older one. Empty

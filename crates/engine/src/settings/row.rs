@@ -64,8 +64,6 @@ pub enum Shape {
     Named(Vec<Key>, usize),
     /// A value of one of these shapes.
     Either(Vec<Self>),
-    /// This value only, as TOML: the key is not supported yet.
-    Only(&'static str),
 }
 
 /// Whether something is on.
@@ -357,6 +355,11 @@ pub fn inhibitions<T>(default: Option<Vec<T>>, max: usize, keys: Vec<Key>) -> Ke
     severities_when(default, max, keys)
 }
 
+/// `true`, or a time.
+pub fn retain<T>(_: Option<T>, range: RangeInclusive<Duration>) -> Key {
+    Key::new(Shape::Either(vec![Shape::Flag, Shape::Duration(range)]), None)
+}
+
 /// Required waits, at least one.
 pub fn repeat_waits<T>(_: Option<Vec<T>>, max: usize) -> Key {
     Key { is_required: true, ..Key::described("turns or a time").list(None, 1..=max) }
@@ -418,9 +421,4 @@ pub fn columns<T>(_: Option<T>) -> Key {
     let names = || Shape::List(Box::new(Shape::Text("a text")), 1..=usize::MAX);
     let from = Shape::Either(vec![Shape::Text("a text"), names()]);
     Key::new(Shape::Either(vec![names(), Shape::Map(Box::new(from))]), None)
-}
-
-/// A key that is not supported yet, with the value that is accepted.
-pub fn only<T>(_: Option<T>, value: &'static str) -> Key {
-    Key::new(Shape::Only(value), None)
 }

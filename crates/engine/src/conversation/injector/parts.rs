@@ -292,6 +292,11 @@ impl Injector {
             self.recent.insert(notification.id);
             self.delivered.insert(notification.clone());
         }
+        // What the copy took when it opened, and its context has.
+        let known = |entry: &Entry| self.recent.contains(entry.notification.id);
+        for entry in self.queue.take_all_that(&known) {
+            self.end(&entry.notification, Reason::Known);
+        }
         // Notifications that were released and returned wait in the copy too.
         let left = other.recent.oldest_first().filter(|id| !other.queue.contains(id));
         left.for_each(|id| self.recent.insert(*id));
