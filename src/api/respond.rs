@@ -128,6 +128,10 @@ fn check(id: &str, known: &Known, is_agent: bool, action: Action) -> Result<(), 
             let message = format!("`{id}` is critical: only the user dismisses it; acknowledge it");
             refuse(StatusCode::FORBIDDEN, message)
         }
+        (Action::Dismiss, Received::Past) => refuse(
+            StatusCode::CONFLICT,
+            format!("`{id}` was delivered, and nothing of it is left to dismiss"),
+        ),
         (Action::Acknowledge | Action::Investigate, Received::Pending) => {
             refuse(StatusCode::CONFLICT, format!("`{id}` is pending: it was not delivered yet"))
         }

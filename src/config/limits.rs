@@ -18,18 +18,13 @@ use engine::{
         },
     },
     rate::Rate,
-    settings::{Key, Keys as _, keys, settings},
+    settings::{Keys as _, settings},
 };
 use journal::time::hours::Hours;
 use strum::{IntoStaticStr, VariantArray};
 use toon::tokens;
 
-use crate::config::{
-    inhibit,
-    lint_name::LintName,
-    raw::{Parsed, Section, Value},
-    values,
-};
+use crate::config::{inhibit, lint_name::LintName, raw::Section, values};
 
 settings! {
     /// How much is delivered, for how long, and which events end it.

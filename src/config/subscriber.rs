@@ -171,8 +171,7 @@ fn read(documents: &[Rc<Document<'_>>], context: &Context<'_>) -> SubscriberFile
     let output_rule = read_output(&mut output, layout, words, context);
     check_audience(&mut output, &output_rule, activity, core);
     check_escalation(&mut output, &output_rule, activity, core);
-    let (tests, wrong_tests) =
-        context.fixtures.map(|fixtures| case::read(document, fixtures)).unwrap_or_default();
+    let (tests, wrong_tests) = read_tests(document, context);
 
     let place = subscriber.value("id").map(Value::place);
     places.chosen = places.chosen.or_else(|| place.clone());
@@ -220,6 +219,10 @@ fn read(documents: &[Rc<Document<'_>>], context: &Context<'_>) -> SubscriberFile
         places,
         found,
     }
+}
+
+fn read_tests(document: &Document<'_>, context: &Context<'_>) -> (Vec<SubscriberTest>, Vec<Diagnostic>) {
+    context.fixtures.map(|fixtures| case::read(document, fixtures)).unwrap_or_default()
 }
 
 /// The places of the keys by which a file selects events.

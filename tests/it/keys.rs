@@ -163,7 +163,7 @@ fn schemas_refuse_unknown_keys_and_wrong_values() {
         (&subscriber, "[subscriber]\nid = \"a\"\n", "events"),
         (&subscriber, "[subscriber]\nid = \"a\"\n[events]\ntypes = []\n", "types"),
         (&subscriber, "[subscriber]\nid = \"a\"\ninherit = true\n[output]\npriority = \"hi\"\n", "priority"),
-        (&subscriber, "[subscriber]\nid = \"a\"\ninherit = true\n[limits]\nretain = true\n", "retain"),
+        (&subscriber, "[subscriber]\nid = \"a\"\ninherit = true\n[limits]\nretain = 5\n", "retain"),
         (&subscriber, "[subscriber]\nid = \"a\"\ninherit = true\n[[tests]]\nname = \"x\"\n", "tests"),
     ] {
         let faults = faults_of(schema, text);

@@ -525,7 +525,7 @@ fn prompt_notification_waits_for_the_users_decision() {
     });
     assert!(delivered.contains("shop.offer.made"), "{delivered}");
     assert_eq!(home.print(&["inbox"]), "no pending notifications\n");
-    let output = home.run(&["inbox", "dismiss", id]);
+    let output = home.run(&["inbox", "dismiss", "n000000000000"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stderr).contains("there is no pending notification"), "{output:?}");
 }

@@ -63,7 +63,7 @@ use crate::{
         origins::Origins,
         output::Failures,
         render::{RenderFailure, RenderInput, Templates},
-        row::{DeferredByScope, DeferredCounts, Row},
+        row::{DeferredByScope, DeferredCounts, Row, raw_bytes},
         rule::{Keep, Subscriber, Weight, is_alone},
         silence::Silences,
         threshold::{Reached, Thresholds},
@@ -575,14 +575,6 @@ fn render_input<'a>(rule: &'a Subscriber, batch: &'a Batch, deferred: DeferredCo
         now: batch.closed_at,
         max_tokens: rule.output.max_tokens,
     }
-}
-
-/// Size of the payloads represented by a notification, in bytes.
-fn raw_bytes(rows: &[Row], deferred: DeferredCounts) -> u64 {
-    let length = |row: &Row| row.event.payload.as_str().len() as u64;
-    let shown: u64 = rows.iter().map(|row| length(row) * u64::from(row.repeats)).sum();
-    let mean = rows.iter().map(length).sum::<u64>() / (rows.len() as u64).max(1);
-    shown + mean * (u64::from(deferred.repeats) + u64::from(deferred.suppressed))
 }
 
 /// The id of the notification of `events`. The same subscriber and events always have the same id,

@@ -46,9 +46,7 @@ pub fn limits(shape: &Shape, mark: &str) -> String {
 fn allowed(shape: &Shape, mark: &str) -> String {
     let marked = |words: &[&str]| words.iter().map(|word| format!("{mark}{word}{mark}")).collect::<Vec<_>>();
     match shape {
-        Shape::Keys(_) | Shape::Decimal | Shape::Named(..) | Shape::Text("a text") => {
-            String::new()
-        }
+        Shape::Keys(_) | Shape::Decimal | Shape::Named(..) | Shape::Text("a text") => String::new(),
         Shape::Flag => "true, false".to_owned(),
         Shape::Number(range) => format!("{} to {}", grouped(*range.start()), grouped(*range.end())),
         Shape::Bytes(range) => format!("{} to {}, in bytes", size(*range.start()), size(*range.end())),

@@ -204,12 +204,12 @@ impl Sessions {
         match context {
             ContextChange::Unstated | ContextChange::Unchanged => {
                 if let Some(from) = from.filter(|from| self.table.was_cleared(*from, key)) {
-                    self.continue_as(from, key);
+                    self.continue_as(from, key, now);
                 }
             }
             ContextChange::Cleared { .. } => {
                 if let Some(from) = from {
-                    self.continue_as(from, key);
+                    self.continue_as(from, key, now);
                 }
             }
             ContextChange::Compacted => self.with_queue(key, |injector| injector.lose_context(now)),
@@ -234,7 +234,7 @@ impl Sessions {
 
     /// Makes `successor` the continuation of `from`: it gets the pending notifications of `from`,
     /// and those addressed to `from` later.
-    fn continue_as(&mut self, from: SessionKey, successor: SessionKey) {
+    fn continue_as(&mut self, from: SessionKey, successor: SessionKey, now: Timestamp) {
         self.catch_up(from);
         let session = self.table.remove(from);
         let id = session.id().clone();

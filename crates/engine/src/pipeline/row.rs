@@ -108,6 +108,14 @@ impl DeferredByScope {
     }
 }
 
+/// Size of the payloads represented by a notification, in bytes.
+pub(crate) fn raw_bytes(rows: &[Row], deferred: DeferredCounts) -> u64 {
+    let length = |row: &Row| row.event.payload.as_str().len() as u64;
+    let shown: u64 = rows.iter().map(|row| length(row) * u64::from(row.repeats)).sum();
+    let mean = rows.iter().map(length).sum::<u64>() / (rows.len() as u64).max(1);
+    shown + mean * (u64::from(deferred.repeats) + u64::from(deferred.suppressed))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

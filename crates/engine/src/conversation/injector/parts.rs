@@ -44,6 +44,9 @@ pub struct Injector {
     pub(super) leases: Leases,
     pub(super) answers: Answers,
     pub(super) recent: RecentIds<RECENT_IDS_MAX>,
+    /// The ids of those that have arrived, or may have.
+    #[serde(default)]
+    pub(super) arrived: RecentIds<RECENT_IDS_MAX>,
     /// The delivered conditions that may still hold.
     pub(super) delivered: Delivered,
     /// A batch of tool calls that is being cancelled.
@@ -75,6 +78,7 @@ impl Injector {
             leases: Leases::default(),
             answers: Answers::default(),
             recent: RecentIds::default(),
+            arrived: RecentIds::default(),
             delivered: Delivered::default(),
             cancelled: None,
             releases_all: false,
@@ -153,6 +157,7 @@ impl Injector {
         for entry in entries {
             let (notification, session) = (entry.notification.id, self.session.clone());
             self.recent.insert(notification);
+            self.arrived.insert(notification);
             self.outputs.push_back(LedgerEntry::Confirmed { notification, session, by });
             self.note_delivered(entry, now);
         }
@@ -206,6 +211,7 @@ impl Injector {
     /// Ends a notification that may have arrived.
     pub(super) fn end_uncertain(&mut self, entry: Entry) {
         self.end(&entry.notification, Reason::Uncertain);
+        self.arrived.insert(entry.notification.id);
         if !entry.is_answered {
             self.delivered.insert(entry.notification);
         }

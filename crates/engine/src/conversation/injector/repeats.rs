@@ -108,7 +108,7 @@ impl Injector {
         if self.leases.contains(id) || self.delivered.contains(id) {
             return Received::Kept { snoozes: 0 };
         }
-        if self.recent.contains(*id) { Received::Past } else { Received::No }
+        if self.arrived.contains(*id) { Received::Past } else { Received::No }
     }
 
     /// The ids of what this session has or had that begin with this text.
@@ -116,7 +116,7 @@ impl Injector {
         let queued = self.queue.in_order().into_iter().map(|entry| entry.notification.id);
         let leased = self.leases.iter().flat_map(|lease| &lease.entries).map(|entry| entry.notification.id);
         let delivered = self.delivered.oldest_first().map(|delivered| delivered.id);
-        let all = queued.chain(leased).chain(delivered).chain(self.recent.oldest_first().copied());
+        let all = queued.chain(leased).chain(delivered).chain(self.arrived.oldest_first().copied());
         let mut found: Vec<NotificationId> = all.filter(|id| id.as_str().starts_with(text)).collect();
         found.sort_unstable();
         found.dedup();
@@ -186,6 +186,7 @@ impl Injector {
                 self.end(&entry.notification, Reason::Dismissed);
             } else {
                 self.recent.insert(*id);
+                self.arrived.insert(*id);
             }
         }
     }
