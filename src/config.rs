@@ -24,6 +24,7 @@ pub mod layers;
 pub mod text;
 mod threshold;
 
+mod absent;
 mod catalogue;
 pub mod lint_name;
 mod raw;

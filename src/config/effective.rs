@@ -15,7 +15,8 @@ use crate::config::{
 };
 
 /// The sections of a subscriber's file whose keys are shown, in this order.
-const SECTIONS: [&str; 7] = ["subscriber", "events", "batching", "threshold", "limits", "repeat", "output"];
+const SECTIONS: [&str; 8] =
+    ["subscriber", "events", "batching", "threshold", "absent", "limits", "repeat", "output"];
 
 /// The keys that define the text: `template` of a later file replaces the others of an earlier one,
 /// and each of the others replaces `template`. The last two replace each other.

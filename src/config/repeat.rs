@@ -10,7 +10,7 @@ use engine::{
 };
 
 use crate::config::{
-    raw::{Document, Parsed, Section, Value},
+    raw::{Parsed, Section, Value},
     values,
 };
 
@@ -67,12 +67,8 @@ fn read_wait(value: &Value<'_>) -> Parsed<RepeatAfter> {
 }
 
 /// Reads `[repeat]`, if a file has it.
-pub(super) fn read<'s>(
-    section: &mut Section<'s>,
-    documents: impl IntoIterator<Item = &'s Document<'s>>,
-    has_conditions: bool,
-) -> Option<Box<Repeat>> {
-    if !documents.into_iter().any(|document| document.value("repeat").is_some()) {
+pub(super) fn read(section: &mut Section<'_>, is_there: bool, has_conditions: bool) -> Option<Box<Repeat>> {
+    if !is_there {
         return None;
     }
     let Keys { until, after, raise, endless } = Keys::read(section);

@@ -14,13 +14,16 @@ use std::{mem, rc::Rc, sync::Arc};
 use engine::{
     notification::{
         Activation, ActiveFor, Audience, InjectionPoint, Interrupt, Priority, SubscriberId, Tokens,
+        repeat::Repeat,
     },
     pipeline::{
+        absence::AbsenceRule,
         activation::WakeSettings,
         condition::Condition,
         remainder::covers,
         render::{Layout, Sentence},
         rule::{Activity, OrderRule, OutputRule, ResolveRule, Subscriber},
+        threshold::ThresholdRule,
     },
     settings::Keys,
     sorted::SortedMap,
@@ -28,6 +31,7 @@ use engine::{
 
 use self::rows::{About, Events, Output, read_id};
 use crate::config::{
+    absent,
     case::{self, Fixtures, SubscriberTest},
     layout::{self, DeclaredPlaces, KnownTemplates, LayoutRule, OwnText},
     limits,
@@ -43,8 +47,8 @@ pub(crate) use self::rows::{MAX_TOKENS, read_condition};
 
 /// The keys by which a subscriber selects events.
 const FILTER_KEYS: [&str; 4] = ["types", "sources", "severity_filter", "where"];
-const SECTIONS: [&str; 8] =
-    ["subscriber", "events", "batching", "threshold", "limits", "repeat", "output", "tests"];
+const SECTIONS: [&str; 9] =
+    ["subscriber", "events", "batching", "threshold", "absent", "limits", "repeat", "output", "tests"];
 /// Maximum cost of the wrapper of an injection; the intro of `markdown` is the longest.
 const WRAPPER_TOKENS: u32 = 60;
 
@@ -150,8 +154,10 @@ fn read(documents: &[Rc<Document<'_>>], context: &Context<'_>) -> SubscriberFile
     let [first, document] = [documents.first(), documents.last()].map(|one| one.expect("a file"));
     let all = || documents.iter().map(|document| &**document);
     let section = |name| Section::new(name, all());
-    let [mut subscriber, mut events, mut batching, mut threshold, mut limits, mut repeat, mut output] =
-        ["subscriber", "events", "batching", "threshold", "limits", "repeat", "output"].map(section);
+    let [mut subscriber, mut events, mut batching, mut output] =
+        ["subscriber", "events", "batching", "output"].map(section);
+    let [mut threshold, mut absent, mut limits, mut repeat] =
+        ["threshold", "absent", "limits", "repeat"].map(section);
 
     let About { id, name, description, version, enabled, .. } = About::read(&mut subscriber);
     let core = id.as_ref().and_then(|id| context.core.get(id));
@@ -160,12 +166,9 @@ fn read(documents: &[Rc<Document<'_>>], context: &Context<'_>) -> SubscriberFile
     let mut keys = limits::Keys::read(&mut batching);
     let batching_rule = limits::read_batching(&mut batching, &keys);
     let dedupe = limits::read_dedupe(&mut batching, &mut keys, &batching_rule);
-    let threshold_rule = threshold::read(&mut threshold, all());
-    let limited = limits::read_limits(&mut limits, context.known_types);
-    let repeated = repeat::read(&mut repeat, all(), limited.resolve.is_some());
-    if let Some(core) = core {
-        core.check([&mut limits, &mut threshold], limited.resolve.as_ref(), &limited.order);
-    }
+    let later = [&mut threshold, &mut absent, &mut limits, &mut repeat];
+    let Later { threshold: threshold_rule, absence, limited, repeated } =
+        read_later(later, documents, context, core);
     let LayoutRule { layout, own: own_text, words, mut places } =
         layout::read(&mut output, id.as_ref(), [first.file(), document.file()], &context.templates);
     let output_rule = read_output(&mut output, layout, words, context);
@@ -176,7 +179,7 @@ fn read(documents: &[Rc<Document<'_>>], context: &Context<'_>) -> SubscriberFile
     let place = subscriber.value("id").map(Value::place);
     places.chosen = places.chosen.or_else(|| place.clone());
     let filter_places = filter_places(&events);
-    let sections = vec![subscriber, events, batching, threshold, limits, repeat, output];
+    let sections = vec![subscriber, events, batching, threshold, absent, limits, repeat, output];
     let found = finish_all(all(), &SECTIONS, sections).into_iter().chain(wrong_tests).collect::<Vec<_>>();
     let has_errors = found.iter().any(|diagnostic| diagnostic.level == Level::Error);
     let has_template =
@@ -200,6 +203,7 @@ fn read(documents: &[Rc<Document<'_>>], context: &Context<'_>) -> SubscriberFile
         open_when: keys.open_when,
         ttl: limited.ttl,
         quiet: limited.quiet,
+        absence,
         retain: limited.retain,
         deliver_after: limited.deliver_after,
         repeat: repeated,
@@ -219,6 +223,31 @@ fn read(documents: &[Rc<Document<'_>>], context: &Context<'_>) -> SubscriberFile
         places,
         found,
     }
+}
+
+/// The rules of the stages after batching.
+struct Later {
+    threshold: Option<ThresholdRule>,
+    absence: Option<AbsenceRule>,
+    limited: limits::Limits,
+    repeated: Option<Box<Repeat>>,
+}
+
+fn read_later(
+    [threshold, absent, limits, repeat]: [&mut Section<'_>; 4],
+    documents: &[Rc<Document<'_>>],
+    context: &Context<'_>,
+    core: Option<&Protected>,
+) -> Later {
+    let has = |section| documents.iter().any(|document| document.value(section).is_some());
+    let threshold_rule = threshold::read(threshold, has("threshold"));
+    let limited = limits::read_limits(limits, context.known_types);
+    let absence = absent::read(absent, has("absent"), limits);
+    let repeated = repeat::read(repeat, has("repeat"), limited.resolve.is_some() || absence.is_some());
+    if let Some(core) = core {
+        core.check([limits, threshold, absent], limited.resolve.as_ref(), &limited.order);
+    }
+    Later { threshold: threshold_rule, absence, limited, repeated }
 }
 
 fn read_tests(document: &Document<'_>, context: &Context<'_>) -> (Vec<SubscriberTest>, Vec<Diagnostic>) {
@@ -422,13 +451,14 @@ impl Protected {
     /// would end as older ones.
     pub(crate) fn check(
         &self,
-        [limits, threshold]: [&mut Section<'_>; 2],
+        [limits, threshold, absent]: [&mut Section<'_>; 3],
         resolve: Option<&ResolveRule>,
         order: &OrderRule,
     ) {
         self.check_resolve(limits, resolve);
         self.check_order(limits, order);
         self.check_silence(threshold, limits);
+        absent.object("after", |value| self.refusal(value, "an absence would silence a core subscriber"));
     }
 
     /// Finds keys of a later file that would suppress its events.

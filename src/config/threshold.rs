@@ -8,10 +8,7 @@ use engine::{
     settings::{Keys as _, settings},
 };
 
-use crate::config::{
-    raw::{Document, Section},
-    values,
-};
+use crate::config::{raw::Section, values};
 
 /// The limits of `within`.
 const WITHIN: RangeInclusive<Duration> = Duration::from_secs(60)..=Duration::from_secs(30 * 24 * 3_600);
@@ -51,11 +48,8 @@ impl Section<'_> {
 }
 
 /// Reads `[threshold]`, if a file has it.
-pub(super) fn read<'s>(
-    section: &mut Section<'s>,
-    documents: impl IntoIterator<Item = &'s Document<'s>>,
-) -> Option<ThresholdRule> {
-    if !documents.into_iter().any(|document| document.value("threshold").is_some()) {
+pub(super) fn read(section: &mut Section<'_>, is_there: bool) -> Option<ThresholdRule> {
+    if !is_there {
         return None;
     }
     let Keys { by, count, sum, at, within } = Keys::read(section);

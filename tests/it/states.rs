@@ -69,6 +69,7 @@ fn delivered(bodies: &[Body]) -> String {
         PipelineOutput::Failed(failure) => panic!("{failure:?}"),
         PipelineOutput::Said { .. }
         | PipelineOutput::Batched { .. }
+        | PipelineOutput::Resolved(_)
         | PipelineOutput::Holds(_)
         | PipelineOutput::Events { .. }
         | PipelineOutput::Ended { .. } => None,

@@ -35,6 +35,7 @@ use crate::{
     conversation::{Suspension, TAKEN_PER_TICK},
     event::{EventRef, Seq, SessionId},
     ledger::LedgerEntry,
+    pipeline::Pipeline,
 };
 
 impl Engine {
@@ -42,7 +43,8 @@ impl Engine {
     ///
     /// `now` is the time of the input's journal record; it never decreases.
     pub fn handle(&mut self, input: Input<'_>, now: Timestamp) {
-        self.now = now;
+        let before = std::mem::replace(&mut self.now, now);
+        self.stand_still(before, now);
         self.fire_deadlines(now);
         let taken_max = if matches!(input, Input::Tick) { TAKEN_PER_TICK } else { 0 };
         match input {
@@ -112,6 +114,18 @@ impl Engine {
             self.drain_pipeline(index, now);
         }
         self.note_quiet_users(now);
+    }
+
+    /// Lets the clocks of absences stand while no input could come.
+    fn stand_still(&mut self, before: Timestamp, now: Timestamp) {
+        let has_absence = |pipeline: &Pipeline| pipeline.rule().absence.is_some();
+        for index in (0_u32..).take(self.pipelines.len()) {
+            let pipeline = pipeline(&mut self.pipelines, index);
+            if has_absence(pipeline) {
+                pipeline.stand_still(before, now);
+                self.pipeline_deadlines.set(index, pipeline.poll_timeout());
+            }
+        }
     }
 
     /// Records that an event has no effect.

@@ -10,6 +10,7 @@
 //! A snapshot stores the memory of a subscriber, once its outputs are drained. The rule is not
 //! stored: it is read again with the current rules, and memory is matched by subscriber id.
 
+pub mod absence;
 pub mod activation;
 mod batch;
 pub mod condition;
@@ -18,11 +19,13 @@ mod hints;
 pub mod inhibition;
 mod key;
 mod limit;
+mod making;
 pub mod memory;
 pub mod mute;
 mod newest;
 mod origins;
 mod output;
+mod presence;
 pub mod progress;
 pub mod recent;
 pub mod remainder;
@@ -45,25 +48,22 @@ mod tests;
 use std::{collections::VecDeque, sync::Arc};
 
 use journal::time::{Timestamp, zone::Zone};
-use sha2::{Digest, Sha256};
 
 use crate::{
     event::{Event, Scope, Seq},
-    hex::hex,
-    hold::Hold,
     ledger::{FilteredBy, Reason},
-    notification::{Audience, InjectionPoint, Notification, NotificationId, Priority, State, StateKey},
+    notification::{Audience, State, StateKey},
     pipeline::{
+        absence::Absences,
         batch::{Batch, Batcher},
         condition::Condition,
         dedupe::{Dedupe, Verdict},
         inhibition::Inhibitions,
         key::KeyWriter,
-        newest::{Conditions, Named, Newest},
-        origins::Origins,
+        newest::{Named, Newest},
         output::Failures,
-        render::{RenderFailure, RenderInput, Templates},
-        row::{DeferredByScope, DeferredCounts, Row, raw_bytes},
+        render::Templates,
+        row::{DeferredByScope, DeferredCounts, Row},
         rule::{Keep, Subscriber, Weight, is_alone},
         silence::Silences,
         threshold::{Reached, Thresholds},
@@ -101,6 +101,7 @@ pub struct Pipeline {
     failures: Failures,
     newest: Newest,
     inhibitions: Inhibitions,
+    absences: Absences,
     /// The end of the quiet hours that have begun.
     quiet_until: Option<Timestamp>,
     /// When quiet hours begin or end next; `None` if it is not known yet, or if there are none.
@@ -164,6 +165,9 @@ impl Pipeline {
             let ended = self.inhibitions.clear();
             self.end_inhibitions(ended);
         }
+        if rule.absence != self.rule.absence {
+            self.absences.clear();
+        }
         if rule.quiet != self.rule.quiet {
             self.forget_clock();
         }
@@ -202,6 +206,22 @@ impl Pipeline {
         if let Some(by) = resources.muted {
             return self.end(seq, Reason::Muted { by: Arc::clone(by) });
         }
+        if self.rule.absence.is_some() {
+            return self.note_presence(seq, event, resources, now);
+        }
+        self.take(seq, event, scope, weight, resources, now);
+    }
+
+    /// The stages after the filters.
+    fn take(
+        &mut self,
+        seq: Seq,
+        event: &Arc<Event>,
+        scope: Scope,
+        weight: Weight,
+        resources: Resources<'_>,
+        now: Timestamp,
+    ) {
         let suppressed = self.suppressor(seq, event, weight, resources, now);
         if let Some(hold) = &suppressed
             && !self.is_condition(seq, event)
@@ -229,6 +249,7 @@ impl Pipeline {
         }
         let ended = self.inhibitions.end(now);
         self.end_inhibitions(ended);
+        self.report_absences(resources, now);
         if !self.rule.quiet.is_empty() && self.next_change.is_none_or(|at| at <= now) {
             self.note_quiet(resources, now);
         }
@@ -280,7 +301,7 @@ impl Pipeline {
     /// When to call `handle_timeout` at the latest; `None` while no batch is open and no quiet hours
     /// begin or end.
     pub fn poll_timeout(&self) -> Option<Timestamp> {
-        let others = [self.next_change, self.inhibitions.poll_timeout()];
+        let others = [self.next_change, self.inhibitions.poll_timeout(), self.absences.poll_timeout()];
         others.into_iter().chain([self.batcher.poll_timeout()]).flatten().min()
     }
 
@@ -466,87 +487,6 @@ impl Pipeline {
         (batch, states)
     }
 
-    fn render(&mut self, batch: Batch, states: Vec<State>, weight: Weight, resources: Resources<'_>) {
-        let rule = Arc::clone(&self.rule);
-        let (deferred, now) = (self.deferred.take(&batch.scope), batch.closed_at);
-        let layout = &rule.output.layout;
-        let origins = Origins::new(&batch.rows, &rule.wake);
-        let input = RenderInput { origins: origins.by_row(), ..render_input(&rule, &batch, deferred) };
-        let rendered = layout.render(resources.templates, &input);
-        let sentences = self.say(&rule, &input, now);
-        let part = layout.part(batch.rows.len());
-        match rendered.failure {
-            None => self.failures.succeeded(&part),
-            Some(RenderFailure { line, message, range: _ }) => {
-                self.report(Failure { part, line, message }, now)
-            }
-        }
-        let (priority, inject_at) = match weight {
-            Weight::Untrusted | Weight::Usual => {
-                rule.wake.lowered(rule.output.priority, rule.output.inject_at, &batch.rows)
-            }
-            Weight::Escalated => (Priority::Critical, InjectionPoint::Immediate),
-        };
-        let requested = rule.output.activation_in(&batch.scope);
-        let activation = rule.wake.activation(requested, priority, &batch.rows);
-        let is_asked = rule.wake.is_asked(&batch.rows);
-        let (severity, raw_bytes) = (batch.severity(), raw_bytes(&batch.rows, deferred));
-        let Conditions { nature, unresolved } = Conditions::new(&rule, &mut self.key, &batch.rows);
-        let events: Vec<Seq> = batch.rows.iter().map(|row| row.seq).collect();
-        let first_id = batch.rows.first().map(|row| &*row.event.id).unwrap_or_default();
-        let notification = Arc::new(Notification {
-            id: notification_id(&rule, &events, first_id),
-            subscriber: rule.id.clone(),
-            scope: batch.scope.clone(),
-            priority,
-            inject_at,
-            activation,
-            is_asked,
-            interrupt: rule.output.interrupt,
-            nature,
-            untrusted_source: origins.in_line(),
-            rows_name_sources: rendered.names_sources,
-            severity,
-            content: rendered.content.into(),
-            sentences,
-            tokens: rendered.tokens,
-            raw_bytes,
-            events,
-            states,
-            unresolved,
-            created_at: now,
-            expires_at: rule.ttl.map(|ttl| now + ttl),
-            deliver_after: rule.waits(priority, now, resources.zone),
-            retain_until: rule.retain.map(|retain| now + retain),
-            requires_response: rule.output.requires_response,
-            repeat: rule.repeat.clone(),
-        });
-        let is_in_force = |hold: &Hold| self.is_in_force(hold, resources);
-        let hold = batch.rows.first().and_then(|row| row.suppressed.clone()).filter(is_in_force);
-        let events = RowEvents(batch.rows.into_iter().map(|row| row.event).collect());
-        self.outputs.push_back(PipelineOutput::Events { notification: notification.id, events, hold });
-        self.outputs.push_back(PipelineOutput::Notification(Arc::clone(&notification)));
-        for (number, word) in (1..).zip(rendered.words) {
-            let notification = Arc::clone(&notification);
-            self.outputs.push_back(PipelineOutput::Said { notification, number, word });
-        }
-    }
-
-    /// The words for a person; none if the subscriber has no `sentence`, or it fails.
-    fn say(&mut self, rule: &Subscriber, input: &RenderInput<'_>, now: Timestamp) -> Vec<Arc<str>> {
-        let Some(sentence) = &rule.output.sentence else { return Vec::new() };
-        match sentence.render(input) {
-            Ok(said) => {
-                self.failures.succeeded(&FailedPart::Sentence);
-                said
-            }
-            Err(RenderFailure { line, message, range: _ }) => {
-                self.report(Failure { part: FailedPart::Sentence, line, message }, now);
-                Vec::new()
-            }
-        }
-    }
-
     fn end(&mut self, seq: Seq, reason: Reason) {
         self.outputs.push_back(PipelineOutput::Ended { seq, reason });
     }
@@ -561,34 +501,4 @@ impl Pipeline {
 /// When batches of a subscriber close.
 fn timing<'a>(rule: &'a Subscriber, zone: &'a Zone) -> Timing<'a> {
     Timing { rule: &rule.batching, quiet: &rule.quiet, zone }
-}
-
-fn render_input<'a>(rule: &'a Subscriber, batch: &'a Batch, deferred: DeferredCounts) -> RenderInput<'a> {
-    RenderInput {
-        subscriber: &rule.id,
-        subscriber_name: &rule.name,
-        rows: &batch.rows,
-        origins: &[],
-        repeats: deferred.repeats,
-        suppressed: deferred.suppressed,
-        omitted: batch.omitted,
-        now: batch.closed_at,
-        max_tokens: rule.output.max_tokens,
-    }
-}
-
-/// The id of the notification of `events`. The same subscriber and events always have the same id,
-/// so a replay creates no duplicate. Positions are reused after a loss, so the id of the first
-/// event is hashed too.
-///
-/// Shape: `n` and 12 lower-case hex digits, the first 48 bits of a SHA-256.
-fn notification_id(rule: &Subscriber, events: &[Seq], first_id: &str) -> NotificationId {
-    let mut hash = Sha256::new_with_prefix(rule.id.as_str());
-    for seq in events {
-        hash.update([0]);
-        hash.update(seq.0.to_le_bytes());
-    }
-    hash.update([0]);
-    hash.update(first_id);
-    NotificationId::new(&format!("n{}", hex(hash.finalize().iter().take(6))))
 }

@@ -94,6 +94,7 @@ fn fields(rule: &Subscriber) -> Vec<(&'static str, Vec<String>)> {
         ("batching.dedupe_key", dedupe.unwrap_or_default()),
         ("batching.close_when", conditions(&rule.close_when)),
         ("batching.open_when", conditions(&rule.open_when)),
+        ("absent.by", rule.absence.as_ref().map(|absence| names(&absence.by)).unwrap_or_default()),
         ("threshold.by", threshold.map(|threshold| names(&threshold.by)).unwrap_or_default()),
         ("threshold.sum", sum.unwrap_or_default()),
         ("limits.rate_by", rate.map(|rate| names(&rate.by)).unwrap_or_default()),

@@ -17,7 +17,7 @@ use engine::{
 use strum::VariantArray as _;
 
 use crate::config::{
-    inhibit,
+    absent, inhibit,
     keys::{FileTable, readers},
     layout, limits,
     raw::{Parsed, Section, Value},
@@ -168,6 +168,7 @@ pub fn tables() -> Vec<FileTable> {
         FileTable::new("events", Events::table()),
         FileTable::new("batching", limits::Keys::table()),
         FileTable::new("threshold", threshold::Keys::table()),
+        FileTable::new("absent", absent::Keys::table()),
         FileTable::new("limits", with(limits::Written::table(), vec![inhibit::Keys::table().keys])),
         FileTable::new("repeat", repeat::Keys::table()),
         FileTable::new("output", with(Output::table(), vec![layout::keys(), core])),

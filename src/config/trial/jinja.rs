@@ -156,7 +156,10 @@ fn line_key(name: &str) -> String {
 fn one_as_template(one: &str) -> Result<String, String> {
     let Code { names, printed: ranges } = Code::of(one).map_err(|error| error.message)?;
     let mut text = String::new();
-    for name in EVENT_VARIABLES.iter().filter(|name| !["subscriber", "now", "threshold"].contains(*name)) {
+    for name in EVENT_VARIABLES
+        .iter()
+        .filter(|name| !["subscriber", "now", "threshold", "absent_for"].contains(*name))
+    {
         if names.contains(name) {
             let _ = writeln!(text, "{{% set {name} = events[0].{name} %}}");
         }

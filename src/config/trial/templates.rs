@@ -254,7 +254,12 @@ fn render(rule: &Subscriber, compiled: &Compiled, rows: &[Row]) -> Rendered {
 
 pub(super) fn input<'a>(rule: &'a Subscriber, rows: &'a [Row]) -> RenderInput<'a> {
     let max_tokens = rule.output.max_tokens;
-    RenderInput { subscriber_name: &rule.name, now: NOW, ..RenderInput::new(&rule.id, rows, max_tokens) }
+    RenderInput {
+        subscriber_name: &rule.name,
+        now: NOW,
+        absent_for: rule.absence.as_ref().map(|absence| absence.after),
+        ..RenderInput::new(&rule.id, rows, max_tokens)
+    }
 }
 
 /// Columns that a template names and no example has. All examples together are one table, so a

@@ -229,6 +229,10 @@ impl Engine {
                         self.sessions.keep_hold(notification, hold);
                     }
                 }
+                PipelineOutput::Resolved(resolution) => {
+                    self.sessions.withdraw(&resolution);
+                    self.drain_sessions();
+                }
                 PipelineOutput::Holds(change) => self.change_holds(&rule.id, &change, now),
                 PipelineOutput::Failed(failure) => self.report_failure(&rule.id, &failure, now),
             }

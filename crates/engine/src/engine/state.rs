@@ -98,7 +98,7 @@ impl Engine {
     /// not in the rules ends as if the subscriber were disabled; those entries are the engine's
     /// first outputs.
     pub fn restored(rules: Arc<CompiledRules>, saved: Saved<'_>) -> Self {
-        let mut state = saved.engine;
+        let (mut state, now) = (saved.engine, saved.applied_at);
         let mut folds = Folds::take_from(&mut state);
         folds.apply(&rules, None);
         let EngineState { pipelines: mut memories, sessions, fanout, unclaimed, standing, .. } = state;
@@ -115,7 +115,8 @@ impl Engine {
             (sessions.into_owned(), fanout.into_owned(), unclaimed.into_owned(), standing.into_owned());
         let sessions = Sessions::restored(parts, rules.conversation());
         let own = Self::new(rules);
-        let mut engine = Self { pipelines, sessions, folds, tally, zone, silences, recent, users, ..own };
+        let mut engine =
+            Self { now, pipelines, sessions, folds, tally, zone, silences, recent, users, ..own };
         engine.restore_pipeline_deadlines();
         for (subscriber, memory) in memories {
             engine.end_waiting(&subscriber, memory);

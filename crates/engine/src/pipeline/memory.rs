@@ -6,8 +6,8 @@ use journal::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Pipeline, batch::Batcher, dedupe::Dedupe, inhibition::Inhibitions, key::KeyWriter, newest::Newest,
-    output::Failures, row::DeferredByScope, rule::Subscriber, threshold::Thresholds,
+    Pipeline, absence::Absences, batch::Batcher, dedupe::Dedupe, inhibition::Inhibitions, key::KeyWriter,
+    newest::Newest, output::Failures, row::DeferredByScope, rule::Subscriber, threshold::Thresholds,
 };
 use crate::{
     event::{Scope, Seq},
@@ -29,6 +29,7 @@ pub struct Memory<'a> {
     failures: Held<'a, Failures>,
     newest: Held<'a, Newest>,
     inhibitions: Held<'a, Inhibitions>,
+    absences: Held<'a, Absences>,
     quiet_until: Option<Timestamp>,
     next_change: Option<Timestamp>,
 }
@@ -55,6 +56,7 @@ impl Pipeline {
             failures,
             newest,
             inhibitions,
+            absences,
             quiet_until,
             next_change,
             outputs,
@@ -70,6 +72,7 @@ impl Pipeline {
             failures: Held::Borrowed(failures),
             newest: Held::Borrowed(newest),
             inhibitions: Held::Borrowed(inhibitions),
+            absences: Held::Borrowed(absences),
             quiet_until: *quiet_until,
             next_change: *next_change,
         }
@@ -89,6 +92,7 @@ impl Pipeline {
             failures: memory.failures.into_owned(),
             newest: memory.newest.into_owned(),
             inhibitions: memory.inhibitions.into_owned(),
+            absences: memory.absences.into_owned(),
             quiet_until: memory.quiet_until,
             next_change: memory.next_change,
             outputs: VecDeque::new(),

@@ -12,6 +12,7 @@ use super::{
 };
 use crate::{
     event::Severity,
+    notification::Priority,
     pipeline::{
         condition::Condition,
         rule::{BatchMode, DedupeRule, Keep, RateRule},

@@ -196,6 +196,10 @@ impl Conditions {
 
 /// The condition raised by an event; `None` for an occurrence.
 pub(crate) fn condition_of(rule: &Subscriber, key: &mut KeyWriter, seq: Seq, event: &Event) -> Option<State> {
+    if let Some(absence) = &rule.absence {
+        let key = key.state(&absence.by, rule.wake.trust_in(event), event);
+        return Some(State { key, seq, version: None });
+    }
     let resolve = rule.resolve.as_ref().filter(|resolve| !resolves(resolve, event))?;
     let key = key.state(&resolve.equal, rule.wake.trust_in(event), event);
     Some(State { key, seq, version: version_of(rule, event) })

@@ -14,13 +14,15 @@ use crate::{
     event::{Event, Scope, Seq},
     hold::Hold,
     ledger::Reason,
-    notification::{Notification, NotificationId, SubscriberId, TemplateNotice},
+    notification::{Notification, NotificationId, Resolution, SubscriberId, TemplateNotice},
     sorted::SortedMap,
 };
 
 /// An outcome of events, or a failure.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PipelineOutput {
+    /// What was missed has come: withdraw its conditions.
+    Resolved(Resolution),
     /// A batch closed and was rendered.
     Notification(Arc<Notification>),
     /// The events of the next notification, and what holds it from its beginning.

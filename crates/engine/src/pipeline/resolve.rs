@@ -56,7 +56,7 @@ impl Pipeline {
 
     /// Ends the rows resolved by `resolution`. A batch with a wider scope closes instead, so that
     /// each session can withdraw its own notification.
-    fn withdraw_rows(
+    pub(super) fn withdraw_rows(
         &mut self,
         rule: &Subscriber,
         resolution: &Resolution,

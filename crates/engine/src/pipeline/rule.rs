@@ -17,6 +17,7 @@ use crate::{
         repeat::Repeat,
     },
     pipeline::{
+        absence::AbsenceRule,
         activation::WakeSettings,
         condition::{Condition, ConditionFailure},
         inhibition::InhibitRule,
@@ -67,6 +68,8 @@ pub struct Subscriber {
     pub quiet: Hours,
     /// What a delivery waits for, the first of them; empty for nothing.
     pub deliver_after: Vec<Delay>,
+    /// What did not come.
+    pub absence: Option<AbsenceRule>,
     /// How long a session that opens gets the newest notification of each state.
     pub retain: Option<Duration>,
     /// How a delivered notification is repeated.

@@ -9,10 +9,15 @@ pub(super) use self::fixtures::{at, event, field, resources, rule, session, set_
 use super::*;
 use crate::{
     event::{SessionId, Severity},
-    notification::{Activation, Interrupt, Nature, SubscriberId, Tokens},
+    notification::{
+        Activation, InjectionPoint, Interrupt, Nature, Notification, NotificationId, Priority, SubscriberId,
+        Tokens,
+    },
     pipeline::{
         condition::Condition,
+        making::{notification_id, render_input},
         render::Layout,
+        row::raw_bytes,
         rule::{BatchMode, DedupeRule, Keep},
     },
     rate::Rate,
@@ -492,6 +497,7 @@ pub(super) fn outcomes(outputs: &[PipelineOutput]) -> Vec<Outcome> {
         PipelineOutput::Ended { seq, reason } => ended(seq.0, reason.clone()),
         PipelineOutput::Failed(_)
         | PipelineOutput::Said { .. }
+        | PipelineOutput::Resolved(_)
         | PipelineOutput::Holds(_)
         | PipelineOutput::Events { .. } => {
             panic!("unexpected {output:?}")
@@ -517,6 +523,7 @@ fn notifications(outputs: &[PipelineOutput]) -> impl Iterator<Item = &Notificati
         PipelineOutput::Batched { .. }
         | PipelineOutput::Ended { .. }
         | PipelineOutput::Said { .. }
+        | PipelineOutput::Resolved(_)
         | PipelineOutput::Holds(_)
         | PipelineOutput::Events { .. }
         | PipelineOutput::Failed(_) => None,

@@ -355,6 +355,11 @@ pub fn inhibitions<T>(default: Option<Vec<T>>, max: usize, keys: Vec<Key>) -> Ke
     severities_when(default, max, keys)
 }
 
+/// A required duration of an absence.
+pub fn absence_after(default: Option<Duration>, range: RangeInclusive<Duration>) -> Key {
+    required_duration(default, range)
+}
+
 /// `true`, or a time.
 pub fn retain<T>(_: Option<T>, range: RangeInclusive<Duration>) -> Key {
     Key::new(Shape::Either(vec![Shape::Flag, Shape::Duration(range)]), None)

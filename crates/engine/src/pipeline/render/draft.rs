@@ -3,7 +3,7 @@
 //!
 //! Only the output is cut, so values that a template calculated from the whole batch stay correct.
 
-use std::{ops::Range, sync::Arc};
+use std::{ops::Range, sync::Arc, time::Duration};
 
 use journal::time::Timestamp;
 use serde_json::{Map, Value};
@@ -239,6 +239,8 @@ pub struct RenderInput<'a> {
     pub suppressed: u32,
     /// Events of rows that the batch did not keep.
     pub omitted: u32,
+    /// How long nothing came, if that is what it reports.
+    pub absent_for: Option<Duration>,
     /// The time at which the batch closed.
     pub now: Timestamp,
     /// Most tokens of the content.
@@ -258,6 +260,7 @@ impl<'a> RenderInput<'a> {
             repeats: 0,
             suppressed: 0,
             omitted: 0,
+            absent_for: None,
             now: Timestamp::ZERO,
             max_tokens,
         }

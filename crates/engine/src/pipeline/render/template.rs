@@ -13,9 +13,10 @@ use std::{
     fmt,
     ops::Range,
     sync::{Arc, LazyLock, OnceLock},
+    time::Duration,
 };
 
-use journal::time::Timestamp;
+use journal::time::{Timestamp, duration_millis};
 use minijinja::{
     Environment, Error, ErrorKind, Output, State, UndefinedBehavior, context,
     machinery::{Token, tokenize},
@@ -302,6 +303,7 @@ impl Compiled {
             rows: OnceLock::new(),
             repeats: input.repeats,
             suppressed: input.suppressed,
+            absent_for: input.absent_for,
             threshold: input.rows.iter().rev().find_map(|row| row.threshold.clone()),
             subscriber: input.subscriber.clone(),
             subscriber_name: input.subscriber_name.into(),
@@ -354,6 +356,7 @@ struct Context {
     repeats: u32,
     suppressed: u32,
     threshold: Option<Reached>,
+    absent_for: Option<Duration>,
     subscriber: SubscriberId,
     subscriber_name: Box<str>,
     now: Timestamp,
@@ -377,6 +380,7 @@ impl Object for Context {
             "repeats" => self.repeats.into(),
             "suppressed" => self.suppressed.into(),
             "threshold" => threshold(self.threshold.as_ref()?),
+            "absent_for" => duration_millis(self.absent_for?).into(),
             "subscriber" => context! {
                 id => self.subscriber.as_str(),
                 name => clean_field(&self.subscriber_name, FIELD_CHARS_MAX),
@@ -419,9 +423,13 @@ impl Object for EventContext {
 
     fn get_value_by_str(self: &Arc<Self>, key: &str) -> Option<Printed> {
         match key {
-            "subscriber" | "now" | "threshold" | relative::NOW | relative::FOLDER | ACCOUNT => {
-                self.batch.get_value_by_str(key)
-            }
+            "subscriber"
+            | "now"
+            | "threshold"
+            | "absent_for"
+            | relative::NOW
+            | relative::FOLDER
+            | ACCOUNT => self.batch.get_value_by_str(key),
             _ => self.event.get_value_by_str(key),
         }
     }

@@ -52,6 +52,7 @@ pub(in crate::pipeline) fn rule() -> Subscriber {
         open_when: None,
         ttl: Some(Duration::from_secs(60)),
         quiet: Hours::default(),
+        absence: None,
         retain: None,
         repeat: None,
         deliver_after: Vec::new(),

@@ -10,10 +10,10 @@ use crate::{
 };
 
 /// The variables of a template.
-pub(super) const VARIABLES: [&str; 8] =
-    ["events", "rows", "count", "repeats", "suppressed", "threshold", "subscriber", "now"];
+pub(super) const VARIABLES: [&str; 9] =
+    ["events", "rows", "count", "repeats", "suppressed", "threshold", "absent_for", "subscriber", "now"];
 /// The variables of the text of one event.
-pub const EVENT_VARIABLES: [&str; 12] = [
+pub const EVENT_VARIABLES: [&str; 13] = [
     "type",
     "source",
     "severity",
@@ -24,6 +24,7 @@ pub const EVENT_VARIABLES: [&str; 12] = [
     "timestamp",
     REPEATS,
     "threshold",
+    "absent_for",
     "subscriber",
     "now",
 ];
