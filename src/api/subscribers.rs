@@ -75,8 +75,13 @@ fn live(engine: &Engine, now: Timestamp) -> Vec<SubscriberView> {
             Activity::Enabled => "on",
             Activity::Disabled => "off",
         };
-        let view =
-            SubscriberView { id: rule.id.to_string(), state: state.to_owned(), ..SubscriberView::default() };
+        let users = engine.users().iter().filter(|(_, own)| own.disables(rule));
+        let view = SubscriberView {
+            id: rule.id.to_string(),
+            state: state.to_owned(),
+            disabled_by: users.map(|(user, _)| user.to_string()).collect(),
+            ..SubscriberView::default()
+        };
         all.insert(rule.id.clone(), view);
     }
     for (rule, batches, rows, closes_at) in engine.open_batches() {

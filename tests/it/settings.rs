@@ -45,6 +45,8 @@ fn a_disabled_subscriber_is_said_and_enabled_again() {
     // A kill forgets nothing.
     daemon.kill();
     let _daemon = home.serve();
+    let listed = home.print(&["subscribers"]);
+    assert!(listed.contains("disabled by you: aside enable chat"), "{listed}");
     assert_eq!(home.print(&["mute"]), "disabled chat\n");
     assert_eq!(turn(&home, "s1", "c2"), "");
     assert_eq!(home.print(&["enable", "chat"]), "enabled chat; it delivers what comes from now on\n");

@@ -79,6 +79,13 @@ impl From<State> for Own {
     }
 }
 
+impl UserSettings {
+    /// Whether a subscriber is disabled.
+    pub fn disables(&self, rule: &Subscriber) -> bool {
+        rule.activity != Activity::Core && self.disabled.iter().any(|id| is_of(id, rule))
+    }
+}
+
 /// The user of a session.
 pub fn user_of(harness: &Harness) -> &str {
     harness.user.as_deref().unwrap_or(OWN_USER)
@@ -164,7 +171,7 @@ impl Users {
             return None;
         }
         let who = if user == OWN_USER { "you" } else { user };
-        if own.settings.disabled.iter().any(|id| is_of(id, rule)) {
+        if own.settings.disables(rule) {
             return Some(format!("{who} disabled {}", rule.id.in_file()).into());
         }
         own.mutes.find(place, rule, events, priority).map(|mute| format!("{who} muted {mute}").into())

@@ -25,6 +25,9 @@ pub struct SubscriberView {
     pub id: String,
     /// `core`, `on` or `off`.
     pub state: String,
+    /// The users who disabled it; `me` is the daemon's own.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub disabled_by: Vec<String>,
     /// Events that it took, also those that it ended.
     pub events: u64,
     /// Notifications that it made.

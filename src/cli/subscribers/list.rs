@@ -6,7 +6,10 @@ use engine::words::counted;
 use journal::time::Timestamp;
 
 use crate::{
-    api::wire::subscribers::{SubscriberView, SubscribersView},
+    api::wire::{
+        settings::OWN_USER,
+        subscribers::{SubscriberView, SubscribersView},
+    },
     cli::{
         table::{Cell, Table},
         terminal::{Terminal, Tone},
@@ -140,6 +143,9 @@ impl List<'_> {
             let place = one.keys.iter().find(|key| key.key == "subscriber.enabled").map(|key| &key.place);
             return place.map(|place| format!("disabled in {}:{}", place.file, place.line()));
         }
+        if is_disabled(live) {
+            return Some(format!("disabled by you: aside enable {}", one.id));
+        }
         held(live, self.terminal).or_else(|| waiting(live, self.terminal))
     }
 }
@@ -156,9 +162,15 @@ pub(super) fn state(one: &Listed, live: Option<&SubscriberView>) -> &'static str
     let is_quiet = |live: &SubscriberView| live.holds.iter().any(|hold| hold.kind == "quiet");
     match live {
         Some(live) if !live.failing.is_empty() => "failing",
+        Some(live) if is_disabled(live) => "disabled",
         Some(live) if is_quiet(live) => "quiet",
         Some(_) | None => state_of(one),
     }
+}
+
+/// Whether the user of the daemon disabled it.
+fn is_disabled(live: &SubscriberView) -> bool {
+    live.disabled_by.iter().any(|user| user == OWN_USER)
 }
 
 /// Its held notifications.
