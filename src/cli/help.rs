@@ -47,6 +47,7 @@ const GROUPS: [Group; 5] = [
                 &[
                     "aside silence add --subscriber ci_check --for 2h",
                     "aside silence add --where \"payload.zone == 'eu'\" --comment 'db move'",
+                    "aside silence last --for 2h",
                     "aside silence expire --all",
                 ],
             ),

@@ -249,7 +249,8 @@ impl EventLine {
 impl NotificationView {
     fn state(&self, names: &Names) -> String {
         let states = self.deliveries.iter().map(|delivery| {
-            let state = delivery.reason.as_ref().unwrap_or(&delivery.state);
+            let state =
+                delivery.answered.response.as_ref().or(delivery.reason.as_ref()).unwrap_or(&delivery.state);
             let named = delivery.session.as_ref().map(|session| names.name(session));
             named.map_or_else(|| state.clone(), |session| format!("{session}: {state}"))
         });

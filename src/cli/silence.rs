@@ -5,12 +5,16 @@ use serde_json::{Value, json};
 
 use super::{
     CliError, Context, absolute_folder,
+    configuration::Configuration,
     context::{object, with_query},
     ids, parse,
     table::{Cell, Table},
     terminal::{Tone, one_line},
 };
-use crate::api::wire::silences::{SilenceList, SilenceView};
+use crate::api::wire::{
+    history::{NotificationPage, NotificationView},
+    silences::{SilenceList, SilenceView},
+};
 
 const PATH: &str = "/v1/silences";
 
@@ -37,6 +41,8 @@ struct List {
 enum Action {
     /// Suppress what all of these match, for a time
     Add(Box<Add>),
+    /// Suppress more of what was delivered last: its subscriber, for events with the same key
+    Last(Last),
     /// Let a silence end later
     Extend(Extend),
     /// End silences now; what they hold is released
@@ -82,6 +88,16 @@ struct Add {
 }
 
 #[derive(Debug, clap::Args)]
+struct Last {
+    /// How long, at most 30 days
+    #[arg(long = "for", value_name = "DURATION", default_value = "1h")]
+    lasts: String,
+    /// Why
+    #[arg(long, value_name = "TEXT")]
+    comment: Option<String>,
+}
+
+#[derive(Debug, clap::Args)]
 struct Extend {
     /// The silence
     #[arg(value_name = "ID")]
@@ -105,6 +121,7 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
     match &args.action {
         None => list(&args.list, context),
         Some(Action::Add(add)) => self::add(add, context),
+        Some(Action::Last(last)) => self::last(last, context),
         Some(Action::Extend(extend)) => self::extend(extend, context),
         Some(Action::Expire(expire)) => self::expire(expire, context),
     }
@@ -132,7 +149,56 @@ fn add(args: &Add, context: &mut Context<'_>) -> Result<(), CliError> {
     if args.json {
         return context.print_json(doing, &answer);
     }
-    let made: SilenceView = parse(doing, &answer)?;
+    print_made(&parse(doing, &answer)?, context)
+}
+
+/// Most delivered notifications that are looked through.
+const LOOKED_THROUGH: usize = 100;
+/// The keys of a subscriber that tell its notifications apart, the best first.
+const KEYS: [&str; 4] = ["limits.supersede_key", "limits.equal", "batching.group_by", "batching.dedupe_key"];
+
+fn last(args: &Last, context: &mut Context<'_>) -> Result<(), CliError> {
+    let doing = "silence it";
+    let page: NotificationPage = context.get(doing, &format!("/v1/notifications?limit={LOOKED_THROUGH}"))?;
+    let is_delivered = |one: &&NotificationView| {
+        one.deliveries.iter().any(|delivery| matches!(&*delivery.state, "injected" | "confirmed"))
+    };
+    let Some(newest) = page.notifications.iter().find(is_delivered) else {
+        return Err(CliError::Usage("nothing was delivered yet".to_owned()));
+    };
+    let condition = match newest.events.last() {
+        Some(event) => condition(&newest.subscriber, *event, context)?,
+        None => None,
+    };
+    let body = object([
+        ("subscriber", Some(json!(newest.subscriber))),
+        ("where", condition.map(Value::from)),
+        ("for", Some(json!(args.lasts))),
+        ("comment", args.comment.clone().map(Value::from)),
+        ("by", std::env::var("USER").ok().filter(|user| !user.is_empty()).map(Value::from)),
+    ]);
+    let answer = context.ask(doing, "POST", PATH, Some(&body))?;
+    print_made(&parse(doing, &answer)?, context)
+}
+
+/// The condition that an event has the same key; `None` if its subscriber has none in the payload.
+fn condition(subscriber: &str, event: u64, context: &Context<'_>) -> Result<Option<String>, CliError> {
+    let Ok(one) = Configuration::read(context)?.subscriber(subscriber) else { return Ok(None) };
+    let key = KEYS.into_iter().find_map(|name| one.keys.iter().find(|key| key.key == name));
+    let Some(key) = key else { return Ok(None) };
+    let found: Value = context.get("silence it", &format!("/v1/events/{event}"))?;
+    let is_field = |field: &&str| field.starts_with("payload.") && !field.contains('|');
+    let equal = key.value.trim_matches('"').split(':').filter(is_field).filter_map(|field| {
+        let pointer = format!("/event/{}", field.replace('.', "/"));
+        let value = found.pointer(&pointer).filter(|value| !value.is_object() && !value.is_array())?;
+        Some(format!("{field} == {value}"))
+    });
+    let equal: Vec<String> = equal.collect();
+    Ok((!equal.is_empty()).then(|| equal.join(" and ")))
+}
+
+/// Prints a silence that was made, and what it concerns now.
+fn print_made(made: &SilenceView, context: &mut Context<'_>) -> Result<(), CliError> {
     let until = context.terminal.moment(&made.until);
     let head = format!("{} silences {}, ends {until}", one_line(&made.id), one_line(&made.suppresses));
     let passes = if made.matchers.critical { "" } else { "; critical ones pass" };

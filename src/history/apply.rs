@@ -150,7 +150,12 @@ fn follow(connection: &Connection, note: &Note, entry: &LedgerEntry) -> Result<(
         | LedgerEntry::Repeated { .. }
         | LedgerEntry::ForUser { .. } => return Ok(()),
         LedgerEntry::Responded { notification, session, action, by } => {
-            (notification, Some(session), action.state(), Some(&**by), None)
+            connection
+                .prepare_cached(
+                    "UPDATE deliveries SET response = ?3, responded_by = ?4 WHERE notification = ?1 AND session = ?2",
+                )?
+                .execute(params![notification.as_str(), session.as_str(), action.state(), &**by])?;
+            return Ok(());
         }
         LedgerEntry::Unclaimed { notification } => (notification, None, "unclaimed", None, None),
         LedgerEntry::Queued { notification, session } => {
@@ -174,7 +179,8 @@ fn follow(connection: &Connection, note: &Note, entry: &LedgerEntry) -> Result<(
     };
     connection
         .prepare_cached(
-            "INSERT INTO deliveries VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+            "INSERT INTO deliveries (notification, session, state, reason, injection, at, place)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
              ON CONFLICT DO UPDATE SET state = excluded.state, reason = excluded.reason,
                 injection = coalesce(excluded.injection, injection), at = excluded.at, place = excluded.place",
         )?

@@ -155,7 +155,7 @@ mod tests {
                 &format!(
                     "INSERT INTO notifications VALUES ({place}, 1, 1, {at}000, NULL, 's', 'n{place}', 'after_tool', NULL, NULL, 10, 'c', 's');
                      INSERT INTO notification_events VALUES ({event}, 'n{place}'), ({event} + 1, 'n{place}');
-                     INSERT INTO deliveries VALUES ('n{place}', '{session}', '{state}', NULL, 'i', {at}000, {place})"
+                     INSERT INTO deliveries (notification, session, state, reason, injection, at, place) VALUES ('n{place}', '{session}', '{state}', NULL, 'i', {at}000, {place})"
                 ),
             );
         }

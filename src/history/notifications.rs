@@ -9,7 +9,10 @@ use super::{
 use engine::{notification::Priority, session::Readable};
 use journal::time::Timestamp;
 
-use crate::api::wire::history::{Delivery, LedgerLine, NotificationView};
+use crate::api::wire::{
+    history::{Delivery, LedgerLine, NotificationView},
+    respond::Answered,
+};
 
 const COLUMNS: &str = "place, priority, severity, created_at, expires_at, subscriber, id, inject_at, session, workspace, tokens, content, sentence";
 
@@ -130,7 +133,8 @@ impl View<'_> {
         notification.events = rows::events_behind(connection, &notification.id)?;
         notification.deliveries = connection
             .prepare_cached(
-                "SELECT session, state, reason, injection, at FROM deliveries WHERE notification = ?1 ORDER BY session",
+                "SELECT session, state, reason, injection, at, response, responded_by
+                 FROM deliveries WHERE notification = ?1 ORDER BY session",
             )?
             .query_map([&notification.id], delivery)?
             .collect::<rusqlite::Result<_>>()?;
@@ -149,6 +153,7 @@ fn delivery(row: &Row<'_>) -> rusqlite::Result<Delivery> {
         reason,
         injection: row.get(3)?,
         at: rows::time(row.get(4)?).to_string(),
+        answered: Answered { response: row.get(5)?, responded_by: row.get(6)? },
     })
 }
 

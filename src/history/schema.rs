@@ -12,7 +12,7 @@ use super::{Doing, Failed, ProjectionError};
 
 /// The version of the tables, kept in the file's header; incremented with every change of the tables
 /// or of their content.
-pub(super) const VERSION: i64 = 1;
+pub(super) const VERSION: i64 = 2;
 /// The application of the file, kept in its header: `asid` as a number. Files that builds before the
 /// first release wrote have none.
 const APPLICATION: i64 = 0x6173_6964;
@@ -52,7 +52,9 @@ CREATE INDEX notification_events_by_notification ON notification_events (notific
 CREATE TABLE deliveries (
     -- An empty session: it is in none of them.
     notification TEXT NOT NULL, session TEXT NOT NULL, state TEXT NOT NULL, reason TEXT, injection TEXT, at INTEGER NOT NULL,
-    place INTEGER NOT NULL, PRIMARY KEY (notification, session)) WITHOUT ROWID;
+    place INTEGER NOT NULL,
+    -- How it was answered there, and by whom.
+    response TEXT, responded_by TEXT, PRIMARY KEY (notification, session)) WITHOUT ROWID;
 CREATE INDEX deliveries_by_session ON deliveries (session, state);
 CREATE INDEX deliveries_by_place ON deliveries (place);
 CREATE TABLE injections (

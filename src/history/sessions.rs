@@ -11,6 +11,7 @@ use crate::api::wire::{
     exchange::started_by,
     harness::HarnessView,
     history::{ClosedSession, InjectionLine, Message},
+    respond::Answered,
 };
 
 /// The notifications of an injection. Their entries are of the injection's own record, so only that
@@ -42,7 +43,8 @@ impl View<'_> {
         let sql = format!(
             "SELECT l.place, l.at, l.notification, l.injection, l.by, n.content, n.subscriber,
                     CASE WHEN d.injection = l.injection THEN d.state ELSE 'returned' END, d.reason,
-                    EXISTS (SELECT 1 FROM injections i WHERE i.id = l.injection AND i.session = l.session AND i.starts_turn)
+                    EXISTS (SELECT 1 FROM injections i WHERE i.id = l.injection AND i.session = l.session AND i.starts_turn),
+                    d.response, d.responded_by
              FROM ledger l JOIN notifications n ON n.id = l.notification
              LEFT JOIN deliveries d ON d.notification = l.notification AND d.session = l.session
              {clause} ORDER BY l.place DESC"
@@ -170,6 +172,7 @@ fn message(row: &Row<'_>) -> rusqlite::Result<(i64, Message)> {
         proof: why.clone().filter(|_| state == "confirmed"),
         reason: why.filter(|_| state == "ended"),
         state,
+        answered: Answered { response: row.get(10)?, responded_by: row.get(11)? },
     };
     Ok((place, message))
 }

@@ -85,6 +85,11 @@ fn a_user_answers_by_the_short_id() {
         why.contains("is acknowledged in session s1").then_some(why)
     });
     assert!(!why.contains("nobody answered"), "{why}");
+    let list = home.print(&["history", "--notifications"]);
+    assert!(list.contains("s1: acknowledged"), "{list}");
+    let messages = home.get("/v1/sessions/s1/messages");
+    let answered = (at(&messages, "/messages/0/response"), at(&messages, "/messages/0/state"));
+    assert_eq!(answered, (&json!("acknowledged"), &json!("confirmed")), "{messages}");
 }
 
 #[test]

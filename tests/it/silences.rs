@@ -42,10 +42,10 @@ fn a_silence_is_made_seen_kept_and_ended() {
     home.publish(&alert("disk"));
     let made = home.print(&["silence", "add", "--where", "payload.zone == 'eu'", "--comment", "db move"]);
     let id = made.split_whitespace().next().expect("an id").to_owned();
-    assert!(made.contains("silences where payload.zone == 'eu', ends in"), "{made}");
+    assert!(made.contains("silences where payload.zone == 'eu', ends "), "{made}");
     assert!(made.contains("now: 1 pending and 0 in open batches; critical ones pass"), "{made}");
     let inbox = home.print(&["inbox", "--list"]);
-    assert!(inbox.contains(&format!("held: silenced by {id}, ends in")), "{inbox}");
+    assert!(inbox.contains(&format!("held: silenced by {id}, ends ")), "{inbox}");
     assert!(home.print(&["status", "--verbose"]).contains("1 pending, 1 of them held (1 silenced)"));
     let answer = home.exchange("s1", &json!({ "point": "turn_start", "carrier": "c2" }));
     assert_eq!(answer.status(), 204);
@@ -55,7 +55,7 @@ fn a_silence_is_made_seen_kept_and_ended() {
     let list = home.print(&["silence"]);
     assert!(list.contains(&id) && list.contains("where payload.zone == 'eu': db move"), "{list}");
     let longer = home.print(&["silence", "extend", &id, "--for", "3h"]);
-    assert!(longer.starts_with(&format!("{id} ends in ")), "{longer}");
+    assert!(longer.starts_with(&format!("{id} ends ")), "{longer}");
     assert_eq!(home.print(&["silence", "expire", &id]), format!("ended {id}\n"));
     let answer = home.exchange("s1", &json!({ "point": "turn_start", "carrier": "c3" })).json();
     assert!(at(&answer, "/text").as_str().is_some_and(|text| text.contains("alert: disk")), "{answer}");
@@ -136,4 +136,19 @@ fn an_agent_cannot_silence() {
         assert!(output.contains("an agent cannot silence; its user can"), "{command}: {output}");
     }
     assert_eq!(home.print(&["silence"]), "no silences\n");
+}
+
+#[test]
+fn the_last_one_is_silenced_by_its_key() {
+    let home = Home::with(&[("subscribers/pager.toml", PAGER)]);
+    let _daemon = home.serve();
+    assert!(text(&home.run(&["silence", "last"]).stderr).contains("nothing was delivered yet"));
+    home.exchange("s1", &json!({ "point": "turn_start", "carrier": "c1" }));
+    home.publish(&alert("disk"));
+    assert_eq!(home.exchange("s1", &json!({ "point": "turn_start", "carrier": "c2" })).status(), 200);
+    let made = eventually("the history has it", || {
+        let output = home.run(&["silence", "last", "--for", "2h"]);
+        output.status.success().then(|| text(&output.stdout))
+    });
+    assert!(made.contains("silences pager, where payload.name == \"disk\", ends "), "{made}");
 }

@@ -14,7 +14,7 @@ use journal::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::api::wire::{event::EventView, harness::HarnessView};
+use crate::api::wire::{event::EventView, harness::HarnessView, respond::Answered};
 
 /// One ledger entry.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -168,6 +168,9 @@ pub struct Delivery {
     /// Why it ended: a reason of the ledger, or `handed_over` to the parent session.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// How it was answered, if it was.
+    #[serde(flatten)]
+    pub answered: Answered,
     /// The injection that last carried it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub injection: Option<String>,
@@ -204,6 +207,9 @@ pub struct Message {
     /// How it is known that it arrived: `seen`, `ack`, `step` or `turn`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub proof: Option<String>,
+    /// How it was answered, if it was.
+    #[serde(flatten)]
+    pub answered: Answered,
     /// Why it ended, such as `uncertain`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,

@@ -9,7 +9,7 @@ use engine::{
     words::Words,
 };
 use journal::time::{Timestamp, parse_duration};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// The time of a snooze that names none.
 const SNOOZE_DEFAULT: Duration = Duration::from_secs(600);
@@ -35,6 +35,19 @@ pub(crate) struct RespondBody<'a> {
     #[serde(borrow)]
     #[cfg_attr(test, schema(value_type = Option<String>))]
     session: Option<Text<'a>>,
+}
+
+/// How a notification was answered in a session.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
+#[serde(default)]
+pub struct Answered {
+    /// `acknowledged`, `investigating`, `dismissed` or `snoozed`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub response: Option<String>,
+    /// Who answered: a session, or a user.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub responded_by: Option<String>,
 }
 
 /// An answer.

@@ -16,7 +16,7 @@ INSERT INTO notifications SELECT value, 1, 1, 0, NULL, 's', 'n' || value, 'after
     (SELECT 1 value, 'a' session UNION SELECT 2, 'b' UNION SELECT 3, '' UNION SELECT 4, 'b' UNION SELECT 5, 'a/x/y'
      UNION SELECT 6, '' UNION SELECT 7, 'b');
 INSERT INTO notification_events VALUES (1, 'n1'), (2, 'n2'), (3, 'n3'), (6, 'n4'), (6, 'n3');
-INSERT INTO deliveries VALUES ('n1', 'a', 'confirmed', NULL, 'i1', 0, 1), ('n2', 'b', 'pending', NULL, NULL, 0, 2),
+INSERT INTO deliveries (notification, session, state, reason, injection, at, place) VALUES ('n1', 'a', 'confirmed', NULL, 'i1', 0, 1), ('n2', 'b', 'pending', NULL, NULL, 0, 2),
     ('n3', 'a', 'confirmed', NULL, 'i1', 0, 3), ('n3', 'b', 'pending', NULL, NULL, 0, 4), ('n4', 'a', 'ended', NULL, NULL, 0, 5),
     ('n4', 'b', 'pending', NULL, NULL, 0, 6), ('n6', '', 'unclaimed', NULL, NULL, 0, 7);
 INSERT INTO ledger (place, at, what, event, notification, session) VALUES (1, 0, 'created', NULL, 'n3', NULL),
