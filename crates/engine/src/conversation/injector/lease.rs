@@ -216,7 +216,16 @@ impl Leases {
     /// Lets a notification on its way wait with this hold, should it return or be repeated; returns
     /// whether it is on its way.
     pub(super) fn snooze(&mut self, id: &NotificationId, hold: &Hold) -> bool {
-        self.entry_mut(id).map(|entry| entry.holds.push(hold.clone())).is_some()
+        let Some(entry) = self.entry_mut(id) else { return false };
+        entry.holds = vec![hold.clone()];
+        entry.snoozes = entry.snoozes.saturating_add(1);
+        true
+    }
+
+    /// How often a notification on its way was snoozed.
+    pub(super) fn snoozes(&self, id: &NotificationId) -> Option<u8> {
+        let mut entries = self.open.iter().flat_map(|lease| &lease.entries);
+        entries.find(|entry| entry.notification.id == *id).map(|entry| entry.snoozes)
     }
 
     fn entry_mut(&mut self, id: &NotificationId) -> Option<&mut Entry> {

@@ -55,35 +55,46 @@ impl Injector {
         if entry.is_answered {
             return;
         }
+        if !entry.holds.is_empty() {
+            // It was snoozed on its way.
+            return self.wait_again(entry);
+        }
         let Some(repeat) = entry.notification.repeat.clone() else {
             return self.delivered.insert(entry.notification);
         };
-        let is_over = repeat.until == RepeatUntil::Resolved && entry.notification.unresolved.is_empty();
+        let holds_no_more = repeat.until == RepeatUntil::Resolved && entry.notification.unresolved.is_empty();
+        let is_over = holds_no_more || entry.notification.is_resolved();
         let number = entry.reminder + 1;
         match repeat.next(number, now).filter(|_| !is_over) {
             Some((wait, priority)) => {
                 let notification = raised(entry.notification.clone(), priority);
-                let (id, session) = (notification.id, self.session.clone());
-                self.outputs.push_back(LedgerEntry::Repeated { notification: id, session, number });
-                let hold = Hold::Deferred { since: now, waits: vec![wait] };
-                self.queue.restore(Entry {
-                    notification,
-                    reminder: number,
-                    returned_from: None,
-                    is_recalled: false,
-                    has_cancelled: true,
-                    is_released_by_user: true,
-                    holds: vec![hold],
-                    ..entry
-                });
-                self.evict_overflow();
+                let holds = vec![Hold::Deferred { since: now, waits: vec![wait] }];
+                self.wait_again(Entry { notification, holds, ..entry });
             }
-            None if repeat.until == RepeatUntil::Answered => {
+            None if repeat.until == RepeatUntil::Answered && !is_over => {
                 self.end(&entry.notification, Reason::Unanswered);
-                self.delivered.insert(entry.notification);
+                if !entry.notification.unresolved.is_empty() {
+                    self.delivered.insert(entry.notification);
+                }
             }
             None => self.delivered.insert(entry.notification),
         }
+    }
+
+    /// Puts a delivered entry with its holds into the queue, as its next repetition.
+    fn wait_again(&mut self, entry: Entry) {
+        let number = entry.reminder + 1;
+        let (notification, session) = (entry.notification.id, self.session.clone());
+        self.outputs.push_back(LedgerEntry::Repeated { notification, session, number });
+        self.queue.restore(Entry {
+            reminder: number,
+            returned_from: None,
+            is_recalled: false,
+            has_cancelled: true,
+            is_released_by_user: true,
+            ..entry
+        });
+        self.evict_overflow();
     }
 
     /// A context was lost: conditions that wait for their repetition are delivered now, with the
@@ -105,7 +116,10 @@ impl Injector {
             let was_released = entry.is_repeated() || entry.is_recalled || entry.returned_from.is_some();
             return if was_released { Received::Kept { snoozes: entry.snoozes } } else { Received::Pending };
         }
-        if self.leases.contains(id) || self.delivered.contains(id) {
+        if let Some(snoozes) = self.leases.snoozes(id) {
+            return Received::Kept { snoozes };
+        }
+        if self.delivered.contains(id) {
             return Received::Kept { snoozes: 0 };
         }
         if self.arrived.contains(*id) { Received::Past } else { Received::No }
