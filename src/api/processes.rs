@@ -165,7 +165,7 @@ async fn find_again(app: &App) -> Result<(), ApiError> {
 /// The process id and last activity of an open session that a daemon which started at
 /// `daemon_start` took over from the one before.
 ///
-/// Shape: `None` for a session that was active since: its hook has told its process, and one that
+/// Shape: `None` for a session that was active since: its hook has reported its process, and one that
 /// is of another PID namespace cannot be looked up. Only ids from a client's hooks are trusted:
 /// others may be of another machine.
 fn unfound(session: &SessionView, daemon_start: Timestamp) -> Option<(u32, Timestamp)> {

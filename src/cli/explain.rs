@@ -1,7 +1,7 @@
 //! `aside explain`: what would become of an event, step by step, without publishing it.
 //!
 //! With a daemon its present state counts. Without one, or with `--config`, the event is played in an
-//! engine with the rules of the files and no state. A past event is shown beside what was decided then.
+//! engine with the rules of the files and no state. A past event is shown with what was decided then.
 
 mod page;
 mod words;

@@ -12,7 +12,7 @@ use crate::config::reference::{Entry, Topic};
 
 /// The widest column of names.
 const NAME_MAX: usize = 32;
-/// Fewest columns for the meanings beside the names.
+/// Fewest columns for the column of meanings.
 const SAYS_MIN: usize = 24;
 
 #[derive(Debug, clap::Args)]

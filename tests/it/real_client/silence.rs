@@ -27,9 +27,8 @@ use crate::support::{
 
 /// Fewest calls of the session in which the agent does much.
 const OWN_CALLS_MIN: usize = 60;
-/// Most tokens of the line with which the client lists the installed skill: the instructions for the
-/// model, at most 90, and the skill's name.
-const SKILL_TOKENS_MAX: u32 = 100;
+/// Most tokens of the line with which the client lists the installed skill.
+const SKILL_TOKENS_MAX: u32 = 70;
 /// The calls of the session without events.
 const QUIET_CALLS: usize = 100;
 const GENERATOR: &str = "date +'// %s%N' > src/generated.rs\n";

@@ -2,8 +2,8 @@
 //! after the last one, and the next one ends it.
 //!
 //! The clock stands while no input could come: while the daemon is not running and while the machine
-//! sleeps. The engine is told the time of each input; a deadline that is long over without one was not
-//! watched, because a running daemon has an input at each deadline.
+//! sleeps. Each input of the engine has a time. A running daemon has an input at each deadline, so a
+//! deadline that passed long before the next input was not watched.
 
 use std::{sync::Arc, time::Duration};
 

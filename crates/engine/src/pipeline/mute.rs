@@ -81,7 +81,7 @@ impl Mute {
         self.session.is_some() || self.workspace.is_some()
     }
 
-    /// Whether it is for the sessions at `place`; `None` stands for all sessions together.
+    /// Whether it is for the sessions at `place`; `None` means all sessions together.
     fn is_for(&self, place: Option<Place<'_>>) -> bool {
         match place {
             Some(place) => place.is_meant(self.session.as_ref(), self.workspace.as_ref()),
@@ -154,8 +154,8 @@ impl Mutes {
         self.0.iter().map(|(mute, _)| mute)
     }
 
-    /// The first mute that concerns every one of `events` at `place`; `None` for the place stands for
-    /// all sessions together.
+    /// The first mute that concerns every one of `events` at `place`; without a place, all sessions
+    /// together.
     pub fn find<'e>(
         &self,
         place: Option<Place<'_>>,
