@@ -47,16 +47,20 @@ impl Finder<'_> {
         })
     }
 
-    /// What becomes of a notification in the queue of a session. The events of an old one may be
+    /// Why a user does not get a notification at `place`, in words. The events of an old one may be
     /// forgotten; then only its subscriber counts.
-    fn decide(self, notification: &Notification, session: &SessionView<'_>) -> Option<Suppress> {
+    fn muted_one(self, user: &str, place: Option<Place<'_>>, one: &Notification) -> Option<Arc<str>> {
         let subscribers = &self.rules.subscribers;
-        let at = subscribers.binary_search_by(|rule| rule.id.cmp(&notification.subscriber)).ok()?;
-        let events = self.recent.get(notification.id).into_iter().flatten();
+        let at = subscribers.binary_search_by(|rule| rule.id.cmp(&one.subscriber)).ok()?;
+        let events = self.recent.get(one.id).into_iter().flatten();
+        self.muted(user, place, subscribers.get(at)?, events, one.priority)
+    }
+
+    /// What becomes of a notification in the queue of a session.
+    fn decide(self, notification: &Notification, session: &SessionView<'_>) -> Option<Suppress> {
         let place = Place { session: session.id, workspace: session.harness.workspace.as_deref() };
-        let (user, rule) = (user_of(session.harness), subscribers.get(at)?);
-        self.muted(user, Some(place), rule, events, notification.priority)
-            .map(|by| Suppress::End(Reason::Muted { by }))
+        let by = self.muted_one(user_of(session.harness), Some(place), notification)?;
+        Some(Suppress::End(Reason::Muted { by }))
     }
 
     fn has_none(self) -> bool {
@@ -137,13 +141,8 @@ impl Engine {
             return own;
         }
         let scope = territory::scope_for(&rule, event);
-        let takers = match sessions.concerned(&scope) {
-            // It is decided where each queue takes the notification.
-            Concerned::Many => return None,
-            // A session that opens later decides.
-            Concerned::Nobody => return None,
-            Concerned::Few(takers) => takers,
-        };
+        // Of many, each queue decides as it takes the notification; of none, the session that opens later.
+        let Concerned::Few(takers) = sessions.concerned(&scope) else { return None };
         let mut by = None;
         for key in takers {
             let session = sessions.view(sessions.id(key))?;
@@ -157,10 +156,7 @@ impl Engine {
     pub(super) fn is_muted_for_user(&self, notification: &Notification) -> bool {
         let Self { rules, users, recent, .. } = self;
         let mutes = Finder { rules, users, recent };
-        let at = rules.subscribers.binary_search_by(|rule| rule.id.cmp(&notification.subscriber));
-        let Some(rule) = at.ok().and_then(|at| rules.subscribers.get(at)) else { return false };
-        let events = recent.get(notification.id).into_iter().flatten();
-        !mutes.has_none() && mutes.muted(OWN_USER, None, rule, events, notification.priority).is_some()
+        !mutes.has_none() && mutes.muted_one(OWN_USER, None, notification).is_some()
     }
 
     /// The settings of users.
