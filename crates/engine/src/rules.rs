@@ -11,6 +11,7 @@ use crate::{
     conversation::{self, InjectionSettings, SessionSettings},
     detector,
     matcher::Matcher,
+    notification::SubscriberId,
     pipeline::{activation::WakeSettings, mute::Mutes, render::Templates, rule::Subscriber},
     probe, sink, throttle,
 };
@@ -56,6 +57,11 @@ impl CompiledRules {
             sessions: self.sessions.clone(),
             wake_threshold: self.wake.threshold,
         }
+    }
+
+    /// The index of a subscriber.
+    pub(crate) fn position(&self, id: &SubscriberId) -> Option<usize> {
+        self.subscribers.binary_search_by(|rule| rule.id.cmp(id)).ok()
     }
 
     /// Finds the subscribers that select an event's type, by their indices.

@@ -142,7 +142,7 @@ impl Engine {
         let switched_off = switched_off(&rules);
         let stays = |pipeline: &Pipeline| {
             let id = &pipeline.rule().id;
-            !switched_off.contains(id) && rules.subscribers.binary_search_by(|rule| rule.id.cmp(id)).is_ok()
+            !switched_off.contains(id) && rules.position(id).is_some()
         };
         self.close_batches(|pipeline| !stays(pipeline), Closes::Removed, now);
         let old = std::mem::take(&mut self.pipelines).into_iter();

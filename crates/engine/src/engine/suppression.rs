@@ -42,8 +42,7 @@ struct Finder<'a> {
 impl Finder<'_> {
     /// What becomes of a notification.
     fn decide(&mut self, notification: &Notification, chosen: &Chosen<'_>) -> Option<Suppress> {
-        let place = self.rules.subscribers.binary_search_by(|rule| rule.id.cmp(&notification.subscriber));
-        let pipeline = self.pipelines.get_mut(place.ok()?)?;
+        let pipeline = self.pipelines.get_mut(self.rules.position(&notification.subscriber)?)?;
         let events = self.recent.get(notification.id)?;
         let mut events = notification.events.iter().copied().zip(events);
         let hold = pipeline.suppressor_of(notification, &mut events, chosen, self.resources, self.now)?;

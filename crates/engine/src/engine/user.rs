@@ -50,10 +50,9 @@ impl Finder<'_> {
     /// Why a user does not get a notification at `place`, in words. The events of an old one may be
     /// forgotten; then only its subscriber counts.
     fn muted_one(self, user: &str, place: Option<Place<'_>>, one: &Notification) -> Option<Arc<str>> {
-        let subscribers = &self.rules.subscribers;
-        let at = subscribers.binary_search_by(|rule| rule.id.cmp(&one.subscriber)).ok()?;
+        let rule = self.rules.subscribers.get(self.rules.position(&one.subscriber)?)?;
         let events = self.recent.get(one.id).into_iter().flatten();
-        self.muted(user, place, subscribers.get(at)?, events, one.priority)
+        self.muted(user, place, rule, events, one.priority)
     }
 
     /// What becomes of a notification in the queue of a session.
