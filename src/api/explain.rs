@@ -167,6 +167,7 @@ fn with_progress(own: SubscriberOutcomeView, progress: &Progress) -> SubscriberO
         comparisons: comparisons.collect(),
         dedupe_key: progress.dedupe_key.clone(),
         count: progress.count.as_ref().map(|count| CountView { total: count.total, next: count.next }),
+        missed_at: progress.missed_at.map(|at| at.to_string()),
         batch: progress.batch.as_ref().map(|batch| OpenBatchView {
             group: batch.group.clone(),
             rows: batch.rows,

@@ -32,7 +32,7 @@ pub fn keys_of(reason: &Reason) -> &'static [&'static str] {
         Reason::Inhibited { .. } | Reason::Inhibits => &["limits.inhibited_by", INHIBIT],
         Reason::RateLimited { .. } => &["limits.rate"],
         Reason::Expired => &["limits.ttl"],
-        Reason::Superseded => &["limits.supersede_key"],
+        Reason::Superseded => &["limits.supersede_key", "absent.by", "absent.after"],
         Reason::Stale => &["limits.order_by", "limits.revision"],
         Reason::Withdrawn | Reason::Resolves => &["limits.resolved_by"],
         Reason::SubscriberOff => &["subscriber.enabled"],

@@ -166,7 +166,7 @@ impl Pipeline {
             self.end_inhibitions(ended);
         }
         if rule.absence != self.rule.absence {
-            self.absences.clear();
+            self.end_absences();
         }
         if rule.quiet != self.rule.quiet {
             self.forget_clock();
@@ -279,12 +279,17 @@ impl Pipeline {
         self.close_now(wanted, resources, now);
     }
 
-    /// Closes the open batches whose scope is `wanted`, also those that close by their time alone,
-    /// because their subscriber ends.
-    pub fn close_now(&mut self, wanted: &dyn Fn(&Scope) -> bool, resources: Resources<'_>, now: Timestamp) {
+    /// Closes the open batches whose scope is `wanted`, also those that close by their time alone.
+    fn close_now(&mut self, wanted: &dyn Fn(&Scope) -> bool, resources: Resources<'_>, now: Timestamp) {
         for batch in self.batcher.close(wanted, now) {
             self.leave(batch, Weight::Usual, resources);
         }
+    }
+
+    /// Closes every open batch and ends what else waits, because the subscriber ends.
+    pub fn close_for_good(&mut self, resources: Resources<'_>, now: Timestamp) {
+        self.close_now(&|_| true, resources, now);
+        self.end_absences();
     }
 
     /// Ends the rows of open batches for `scope` that the agent already knows. They stay counted, and
@@ -450,7 +455,9 @@ impl Pipeline {
         for row in over {
             self.end(row.seq, Reason::BatchOverflow);
         }
-        if !closed.iter().any(|batch| batch.rows.last().is_some_and(|row| row.seq == seq)) {
+        let is_in_one = closed.iter().any(|batch| batch.rows.last().is_some_and(|row| row.seq == seq));
+        // With `[absent]` it waited before.
+        if !is_in_one && rule.absence.is_none() {
             self.outputs.push_back(PipelineOutput::Batched { seq });
         }
         closed

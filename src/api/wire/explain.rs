@@ -62,6 +62,9 @@ pub struct SubscriberOutcomeView {
     /// The state of the threshold with it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub count: Option<CountView>,
+    /// When its absence is reported, if no other one comes before; with `[absent]`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub missed_at: Option<String>,
     /// The open batch that it is in.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub batch: Option<OpenBatchView>,

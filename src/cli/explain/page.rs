@@ -287,6 +287,10 @@ impl Page<'_> {
             let counted = words::count(count, outcome.fate == "taken");
             text += &self.step("threshold", &counted, key(&["threshold.at"]).as_ref());
         }
+        if let Some(at) = &outcome.missed_at {
+            let missed = format!("missed {}, unless another comes", self.terminal.moment(at));
+            text += &self.step("absent", &missed, key(&["absent.after"]).as_ref());
+        }
         if let Some(batch) = &outcome.batch {
             let place = key(words::keys_of_batch(batch));
             text += &self.step("batch", &words::batch(batch, self.terminal), place.as_ref());

@@ -53,7 +53,7 @@ pub(in crate::cli) fn sentence(line: &LedgerLine, names: &Names) -> String {
             format!("throttled: {}", by.map_or("unknown reason", ThrottledBy::describe))
         }
         EntryKind::Skipped => "skipped: its record cannot be read, or the daemon crashed on it".to_owned(),
-        EntryKind::Batched => format!("waited in a batch of {subscriber}"),
+        EntryKind::Batched => format!("waited in {subscriber}"),
         EntryKind::EventEnded => format!("{subscriber} {}", end(line, |text| text.event)),
         EntryKind::Created => {
             format!("{subscriber} made {notification} from {}", counted(line.events.len(), "event"))
@@ -149,7 +149,7 @@ fn next_after(line: &LedgerLine, history: &[LedgerLine]) -> String {
         }
         EntryKind::Skipped => "aside journal verify shows whether its record can be read".to_owned(),
         EntryKind::Batched => {
-            format!("its batch is still open; {subscriber} closes it at the end of its window")
+            format!("{subscriber} keeps it until its batch closes or, with [absent], another comes")
         }
         EntryKind::EventEnded => reason(|text| text.event),
         EntryKind::NotificationEnded => reason(|text| text.notification),

@@ -70,15 +70,16 @@ mod tests {
 
     /// What became of an event, and what was foreseen; the same text if they agree.
     fn both(played: &Played, entry: Option<&LedgerEntry>, foreseen: &SubscriberOutcome) -> (String, String) {
-        let batch = foreseen.progress.as_ref().and_then(|progress| progress.batch.as_ref());
-        let now = match (batch, &foreseen.fate) {
-            (Some(_), _) => "in a batch".to_owned(),
-            (None, Fate::Ended(reason)) => format!("{reason:?}"),
-            (None, Fate::Taken) => {
+        let progress = foreseen.progress.as_ref();
+        let waits = progress.is_some_and(|own| own.batch.is_some() || own.missed_at.is_some());
+        let now = match (waits, &foreseen.fate) {
+            (true, _) => "waits".to_owned(),
+            (false, Fate::Ended(reason)) => format!("{reason:?}"),
+            (false, Fate::Taken) => {
                 let text = foreseen.notification.as_ref().map(|made| made.content.text().to_string());
                 text.unwrap_or_else(|| "no text".to_owned())
             }
-            (None, Fate::OtherType | Fate::OtherFolder | Fate::OfLaterFile | Fate::NotDispatched) => {
+            (false, Fate::OtherType | Fate::OtherFolder | Fate::OfLaterFile | Fate::NotDispatched) => {
                 "not there".to_owned()
             }
         };
@@ -89,7 +90,7 @@ mod tests {
                 let made = played.notification(*notification).expect("it was made");
                 made.notification.content.text().to_string()
             }
-            Some(_) => "in a batch".to_owned(),
+            Some(_) => "waits".to_owned(),
         };
         (then, now)
     }

@@ -178,7 +178,7 @@ impl Engine {
                         pipeline.close(&|scope| sessions.is_concerned(of, scope), resources, now)
                     }
                     Closes::AtShutdown => pipeline.close(&|_| true, resources, now),
-                    Closes::Removed => pipeline.close_now(&|_| true, resources, now),
+                    Closes::Removed => pipeline.close_for_good(resources, now),
                 }
                 self.drain_pipeline(index, now);
             }

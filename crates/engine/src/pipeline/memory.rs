@@ -35,9 +35,10 @@ pub struct Memory<'a> {
 }
 
 impl Memory<'_> {
-    /// The events in open batches, in batch order.
+    /// The events in open batches, in batch order, and those that wait for the next one of their key.
     pub fn into_waiting(self) -> Vec<Seq> {
-        self.batcher.into_owned().rows().map(|row| row.seq).collect()
+        let (batcher, absences) = (self.batcher.into_owned(), self.absences.into_owned());
+        batcher.rows().map(|row| row.seq).chain(absences.waiting()).collect()
     }
 }
 

@@ -25,6 +25,8 @@ pub struct Progress {
     pub count: Option<Count>,
     /// The open batch with its row.
     pub batch: Option<Waiting>,
+    /// When its absence is reported, if no other event of its key comes before.
+    pub missed_at: Option<Timestamp>,
 }
 
 /// The state of a threshold after an event.
@@ -83,6 +85,7 @@ impl Pipeline {
             dedupe_key,
             count,
             batch: self.waiting(seq, &rule, zone, now),
+            missed_at: rule.absence.as_ref().and_then(|absence| self.absences.missed_at(absence, seq)),
         }
     }
 
