@@ -118,6 +118,7 @@ fn event<'a>(id: &'a str, payload: &'a str, now: Timestamp) -> EventRef<'a> {
         session: Some(SESSION),
         workspace: None,
         cause: None,
+        deliver_after: None,
     }
 }
 

@@ -54,6 +54,7 @@ impl Fed {
             session,
             workspace,
             cause: None,
+            deliver_after: None,
         };
         self.handle(Input::Event { seq, event });
     }

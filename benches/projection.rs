@@ -119,6 +119,7 @@ fn event<'a>(number: usize, id: &'a str, payload: &'a str) -> EventRef<'a> {
         session: None,
         workspace: None,
         cause: None,
+        deliver_after: None,
     }
 }
 

@@ -123,6 +123,7 @@ fn event<'a>(id: &'a str, payload: &'a str, session: Option<&'a str>) -> EventRe
         session,
         workspace: None,
         cause: None,
+        deliver_after: None,
     }
 }
 

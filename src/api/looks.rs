@@ -384,6 +384,7 @@ mod tests {
             session: Some(SessionId::new(session)),
             workspace: Some("/w".into()),
             cause: None,
+            deliver_after: None,
         }
     }
 

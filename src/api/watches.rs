@@ -280,8 +280,8 @@ async fn read(app: &App, request: &WatchRequest, owner: Owner) -> Result<Watch, 
         if matches!(condition, Condition::Ci { .. }) && !is_asking {
             return Err(wrong("checks are disabled: [sources.ci] enabled = false".to_owned()));
         }
-        if matches!(condition, Condition::Turns { .. }) && owner.session.is_none() {
-            return Err(wrong("turns need a session, and none is named".to_owned()));
+        if let Some(what) = condition.of_session().filter(|_| owner.session.is_none()) {
+            return Err(wrong(format!("{what} a session, and none is named")));
         }
         let condition = if let Condition::Idle { session } = condition {
             let session = session_of(app, session, None).await?;

@@ -263,6 +263,7 @@ async fn take(
         session: None,
         workspace: sender.workspace.clone(),
         cause: None,
+        deliver_after: None,
     };
     let (mut records, reported) = (Records::new(), content.reports.len());
     for Report { id, opposite, said } in content.reports {

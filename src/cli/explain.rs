@@ -62,6 +62,9 @@ pub(super) struct Args {
     /// It is for all sessions in any folder
     #[arg(long, conflicts_with_all = ["session", "workspace"])]
     everywhere: bool,
+    /// It delays itself, as for `aside publish`
+    #[arg(long, value_name = "DELAY")]
+    after: Vec<String>,
     /// Print everything as JSON
     #[arg(long)]
     json: bool,
@@ -131,6 +134,7 @@ fn subject(args: &Args, context: &Context<'_>) -> Result<Subject, CliError> {
         severity: args.severity,
         session: session.as_deref(),
         workspace: workspace(args),
+        deliver_after: args.after.join(" or "),
         payload: parse_pairs(&args.pairs)?,
     };
     one.value(context).map(Subject::New)
@@ -178,6 +182,7 @@ fn read(args: &Args, context: &Context<'_>) -> Result<Value, CliError> {
         ("source", args.source.clone()),
         ("session", session),
         ("workspace", folder),
+        ("deliver_after", (!args.after.is_empty()).then(|| args.after.join(" or "))),
     ];
     for (field, value) in given {
         if let Some(value) = value {

@@ -65,6 +65,10 @@ pub(super) struct Args {
     /// It is for all sessions in any folder
     #[arg(long, conflicts_with_all = ["session", "workspace"])]
     everywhere: bool,
+    /// Deliver what it makes later: `3 turns`, `10m`, `18:00`, a timestamp, `tool:Bash`, `event:TYPE` or
+    /// `context:80%`; the first of several counts
+    #[arg(long, value_name = "DELAY", requires = "event_type")]
+    after: Vec<String>,
     /// Its id; publishing the same source and id again has no effect [default: a new one]
     #[arg(long, requires = "event_type")]
     id: Option<String>,
@@ -108,6 +112,7 @@ fn publish_one(args: &Args, event_type: &EventType, context: &mut Context<'_>) -
         severity: args.severity,
         session: args.session.as_deref(),
         workspace: args.default_workspace(),
+        deliver_after: args.after.join(" or "),
         payload,
     };
     let event = one.value(context)?;
@@ -143,6 +148,8 @@ pub(super) struct OneEvent<'a> {
     /// The whole id of a session, or a short one.
     pub(super) session: Option<&'a str>,
     pub(super) workspace: Option<String>,
+    /// Empty for no delay.
+    pub(super) deliver_after: String,
     pub(super) payload: Map<String, Value>,
 }
 
@@ -157,6 +164,7 @@ impl OneEvent<'_> {
             ("severity", self.severity.map(|severity| severity.as_str().into())),
             ("session", session.map(Value::from)),
             ("workspace", self.workspace.map(Value::from)),
+            ("deliver_after", Some(self.deliver_after).filter(|text| !text.is_empty()).map(Value::from)),
             ("payload", Some(Value::Object(self.payload))),
         ]))
     }

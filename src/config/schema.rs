@@ -237,7 +237,7 @@ fn steps() -> Value {
         &[],
         &json!({
             "severity": severity(), "source": text(), "trusted": flag, "dedupe_key": text(), "session": text(),
-            "workspace": text(), "everywhere": flag,
+            "deliver_after": text(), "workspace": text(), "everywhere": flag,
         }),
     );
     let event = json!({

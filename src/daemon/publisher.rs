@@ -189,6 +189,7 @@ mod tests {
             session: None,
             workspace: None,
             cause: None,
+            deliver_after: None,
         }
     }
 }

@@ -283,6 +283,7 @@ mod tests {
             session: None,
             workspace: None,
             cause: None,
+            deliver_after: None,
         };
         let all = vec![event("old", 39), event("edge", 40), event("new", 100)];
         let kept = newest(all, Timestamp::from_millis(100_000));

@@ -519,6 +519,7 @@ impl Call<'_> {
             session: Some(session),
             workspace: self.workspace.clone(),
             cause: None,
+            deliver_after: None,
         })
     }
 }

@@ -39,7 +39,7 @@ impl<'c> Inserts<'c> {
         Ok(Self {
             connection,
             event: connection.prepare_cached(
-                "INSERT OR IGNORE INTO events VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
+                "INSERT OR IGNORE INTO events VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
             )?,
             entry: connection
                 .prepare_cached("INSERT INTO ledger VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)")?,
@@ -82,6 +82,7 @@ fn write_event(insert: &mut Statement<'_>, seq: Seq, event: &EventRef<'_>) -> Re
         event.cause,
         event.dedupe_key,
         event.payload,
+        event.deliver_after,
     ])?;
     Ok(u64::try_from(written).unwrap_or_default())
 }

@@ -144,7 +144,7 @@ mod tests {
                 &path,
                 &format!(
                     "INSERT INTO events VALUES ({seq}, 1, {at}000, '{source}', '{event_type}', 'e{seq}', nullif('{session}', ''),
-                        NULL, NULL, NULL, '{{}}')"
+                        NULL, NULL, NULL, '{{}}', NULL)"
                 ),
             );
         }

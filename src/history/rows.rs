@@ -30,8 +30,7 @@ pub(super) fn json(sessions: &SortedSet<SessionId>) -> String {
 }
 
 /// The columns of an event, in the order that [`event`] reads.
-pub(super) const EVENT_COLUMNS: &str =
-    "seq, severity, timestamp, source, type, id, session, workspace, cause, dedupe_key, payload";
+pub(super) const EVENT_COLUMNS: &str = "seq, severity, timestamp, source, type, id, session, workspace, cause, dedupe_key, payload, deliver_after";
 
 /// The columns of a ledger entry, in the order that [`line`] reads.
 pub(super) const LINE_COLUMNS: &str =
@@ -119,6 +118,7 @@ pub(super) fn event(
         session: optional(6)?,
         workspace: optional(7)?,
         cause: optional(8)?,
+        deliver_after: optional(11)?,
     };
     Ok(is_wanted(&event).then(|| (seq, to_masked_json(&event, Some(seq)))))
 }

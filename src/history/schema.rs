@@ -12,7 +12,7 @@ use super::{Doing, Failed, ProjectionError};
 
 /// The version of the tables, kept in the file's header; incremented with every change of the tables
 /// or of their content.
-pub(super) const VERSION: i64 = 2;
+pub(super) const VERSION: i64 = 3;
 /// The application of the file, kept in its header: `asid` as a number. Files that builds before the
 /// first release wrote have none.
 const APPLICATION: i64 = 0x6173_6964;
@@ -33,7 +33,8 @@ CREATE TABLE cursor (
 INSERT INTO cursor VALUES (1, 0, 0, 0, 0);
 CREATE TABLE events (
     seq INTEGER PRIMARY KEY, severity INTEGER NOT NULL, timestamp INTEGER NOT NULL, source TEXT NOT NULL, type TEXT NOT NULL,
-    id TEXT NOT NULL, session TEXT, workspace TEXT, cause TEXT, dedupe_key TEXT, payload TEXT NOT NULL);
+    id TEXT NOT NULL, session TEXT, workspace TEXT, cause TEXT, dedupe_key TEXT, payload TEXT NOT NULL,
+    deliver_after TEXT);
 CREATE INDEX events_by_id ON events (id);
 CREATE INDEX events_by_session ON events (session) WHERE session IS NOT NULL;
 CREATE TABLE ledger (

@@ -41,6 +41,7 @@ fn event_body(id: &str) -> Vec<u8> {
         session: None,
         workspace: None,
         cause: None,
+        deliver_after: None,
     };
     records::encode_event(&event, &mut body);
     body

@@ -102,6 +102,7 @@ fn acts() -> Vec<Timed> {
         session: SESSIONS[index(number / 3, SESSIONS.len())].map(SessionId::new),
         workspace: None,
         cause: None,
+        deliver_after: None,
     };
     let mut published = 0;
     for round in 0..ROUNDS {

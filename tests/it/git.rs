@@ -275,6 +275,7 @@ impl Session {
             session: Some(self.id.clone()),
             workspace: Some(self.workspace.clone()),
             cause: None,
+            deliver_after: None,
         };
         self.memory.note(&event.as_ref(), now);
     }

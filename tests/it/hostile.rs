@@ -104,6 +104,7 @@ impl Stage {
                 session: None,
                 workspace: None,
                 cause: None,
+                deliver_after: None,
             };
             self.drive.emit(&event, self.now);
         }

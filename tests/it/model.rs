@@ -297,6 +297,7 @@ impl Live {
             session: None,
             workspace: None,
             cause: None,
+            deliver_after: None,
         }
     }
 

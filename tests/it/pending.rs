@@ -45,6 +45,7 @@ fn with_pending(subscribers: usize) -> Drive {
         session: None,
         workspace: None,
         cause: None,
+        deliver_after: None,
     };
     drive.emit(&event, START);
     drive

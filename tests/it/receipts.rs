@@ -184,6 +184,7 @@ impl<'c> Loop<'c> {
             session: Some(session()),
             workspace: None,
             cause: None,
+            deliver_after: None,
         };
         self.drive.emit(&event, self.at());
         self.check();

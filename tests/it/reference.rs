@@ -152,6 +152,7 @@ impl Generated {
             session: self.session,
             workspace: None,
             cause: None,
+            deliver_after: None,
         }
     }
 }

@@ -111,6 +111,7 @@ fn event(round: u64, number: u64) -> Event {
         session: number.is_multiple_of(5).then(|| SessionId::new("later")),
         workspace: None,
         cause: None,
+        deliver_after: None,
     }
 }
 

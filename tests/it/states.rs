@@ -33,6 +33,7 @@ fn event(number: u64, (kind, name, body): &Body) -> Arc<Event> {
         session: None,
         workspace: None,
         cause: None,
+        deliver_after: None,
     })
 }
 

@@ -116,6 +116,7 @@ fn disabling_a_subscriber_ends_its_pending_notifications() {
             session: Some(SessionId::new(session)),
             workspace: None,
             cause: None,
+            deliver_after: None,
         };
         engine.handle(Input::Event { seq: Seq(seq), event: event.as_ref() }, now);
     };

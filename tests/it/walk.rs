@@ -272,6 +272,7 @@ impl Walk {
             session: Some(SessionId::new("s")),
             workspace: None,
             cause: None,
+            deliver_after: None,
         }
     }
 

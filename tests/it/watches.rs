@@ -122,6 +122,8 @@ fn invalid_watch_is_refused_with_field_and_suggestion() {
         ),
         (json!({ "conditions": ["in 8d"], "session": "s1" }), 400, "more than 7 days away"),
         (json!({ "conditions": ["in 2 turns"], "workspace": "/w" }), 400, "turns need a session"),
+        (json!({ "conditions": ["tool:Bash"], "workspace": "/w" }), 400, "a tool's result needs a session"),
+        (json!({ "conditions": ["context:80%"], "workspace": "/w" }), 400, "needs a session, and none is"),
         (json!({ "conditions": ["idle s9"], "session": "s1" }), 400, "there is no session `s9`"),
         (json!({ "conditions": ["in 1m"], "session": "s9" }), 404, "there is no session `s9`"),
         (json!({ "conditions": ["in 1m"] }), 400, "name a session or a folder"),

@@ -102,6 +102,7 @@ impl World {
             session: Some(self.session.clone()),
             workspace: Some(Arc::clone(&self.folder)),
             cause: None,
+            deliver_after: None,
         };
         self.publish(&event);
     }

@@ -1,7 +1,7 @@
 //! Drafts: events as published, before they have a position in the journal.
 //!
 //! Shape of the JSON: `id`, `type`, `source`, `severity`, `timestamp`, `payload`, `dedupe_key`,
-//! `session`, `workspace`, `cause`; only `type` is required. The producer's text is borrowed and the
+//! `session`, `workspace`, `cause`, `deliver_after`; only `type` is required. The producer's text is borrowed and the
 //! payload stays unparsed, so that an event without subscribers is read once and never rebuilt. An
 //! unknown field is refused, because it is usually a misspelt one.
 //!
@@ -29,6 +29,7 @@ use crate::{
         EVENT_BYTES_MAX, EventRef, EventType, NESTING_MAX, OWN_SOURCE, Payload, PayloadError, Provenance,
         Severity, catalogue, catalogue::OwnSeverities, codec::IdOrigin,
     },
+    hold::{DELAY_FORMS, EventDelay, WAITS_MAX},
     request::{
         self, FieldError, Text,
         names::{NAME_BYTES_MAX, check_printable, read_name, read_workspace},
@@ -77,6 +78,7 @@ pub struct Draft<'a> {
     session: Option<Cow<'a, str>>,
     workspace: Option<Cow<'a, str>>,
     cause: Option<Cow<'a, str>>,
+    deliver_after: Option<Cow<'a, str>>,
 }
 
 impl<'a> Draft<'a> {
@@ -116,6 +118,7 @@ impl<'a> Draft<'a> {
             session: if is_addressed { session } else { defaults.session.map(Cow::Borrowed) },
             workspace,
             cause: read_name("cause", body.cause)?,
+            deliver_after: read_delay("deliver_after", body.deliver_after)?,
         })
     }
 
@@ -143,6 +146,7 @@ impl<'a> Draft<'a> {
             session: self.session.as_deref(),
             workspace: self.workspace.as_deref(),
             cause: self.cause.as_deref(),
+            deliver_after: self.deliver_after.as_deref(),
         }
     }
 }
@@ -173,6 +177,24 @@ struct EventBody<'a> {
     workspace: Option<Text<'a>>,
     #[serde(borrow)]
     cause: Option<Text<'a>>,
+    #[serde(borrow)]
+    deliver_after: Option<Text<'a>>,
+}
+
+/// Validates the delay that an event has for itself.
+///
+/// Errors: it is no delay.
+fn read_delay<'a>(field: &'static str, text: Option<Text<'a>>) -> Result<Option<Cow<'a, str>>, FieldError> {
+    let Some(Text(text)) = text else { return Ok(None) };
+    match text.parse::<EventDelay>() {
+        Ok(_) => Ok(Some(text)),
+        Err(error) => {
+            let error = excerpt_words(&error);
+            let forms =
+                format!("{error}; use {DELAY_FORMS}, or up to {WAITS_MAX} of them with ` or ` between them");
+            Err(FieldError::new(field, forms))
+        }
+    }
 }
 
 /// Refuses an event of more than [`EVENT_BYTES_MAX`] bytes.
@@ -321,6 +343,7 @@ pub(super) mod tests {
             session: None,
             workspace: None,
             cause: None,
+            deliver_after: None,
         };
         assert_eq!(parsed.as_event(), expected);
     }
@@ -374,7 +397,7 @@ pub(super) mod tests {
             (r#"{"type":"a.b","severty":"error"}"#, "severty: unknown field; did you mean `severity`?"),
             (
                 r#"{"type":"a.b","color":"red"}"#,
-                "color: unknown field; use one of id, type, source, severity, timestamp, payload, dedupe_key, session, workspace, cause",
+                "color: unknown field; use one of id, type, source, severity, timestamp, payload, dedupe_key, session, workspace, cause, deliver_after",
             ),
             (
                 r#"{"type":"a.b","timestamp":"yesterday"}"#,

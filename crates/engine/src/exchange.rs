@@ -78,6 +78,12 @@ impl Exchange {
         }
     }
 
+    /// The tool that has run, if the agent reports its result.
+    pub(crate) fn tool_that_ran(&self) -> Option<&str> {
+        let has_run = self.point == InjectionPoint::AfterTool && self.trigger == Trigger::Agent;
+        self.tool.as_deref().filter(|_| has_run)
+    }
+
     /// The point whose release rule applies: a pull releases the same as a turn start.
     pub(crate) fn releases_as_at(&self) -> InjectionPoint {
         match self.trigger {

@@ -25,6 +25,8 @@ pub struct Dispatched<'a> {
     /// At the end of a push's checks: whether checks of a push of the same owner are followed that
     /// is not older. False for other events.
     pub checks_go_on: bool,
+    /// The share of its session's context that is used, in percent, if it reports it.
+    pub used_context: Option<u64>,
     /// The time of its record.
     pub now: Timestamp,
 }
@@ -41,7 +43,7 @@ pub enum Effect {
 impl<'a> Dispatched<'a> {
     /// An event of a trusted source.
     pub const fn trusted(seq: Seq, event: &'a EventRef<'a>, now: Timestamp) -> Self {
-        Self { seq, event, trust: Trust::Trusted, checks_go_on: false, now }
+        Self { seq, event, trust: Trust::Trusted, checks_go_on: false, used_context: None, now }
     }
 }
 
@@ -115,6 +117,9 @@ pub trait Fold {
 
     /// Notes the end of a turn of `session` that no event reports.
     fn end_turn(&mut self, _session: &SessionId, _now: Timestamp, _to: &mut Effects) {}
+
+    /// Notes that a tool has run in `session`.
+    fn note_tool(&mut self, _session: &SessionId, _tool: &str, _now: Timestamp, _to: &mut Effects) {}
 
     /// Notes that the user began another task in `session`.
     fn begin_task(&mut self, _session: &SessionId) {}

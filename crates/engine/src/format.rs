@@ -18,7 +18,7 @@
 //! #     states: Vec::new(), unresolved: Vec::new(), nature: Default::default(), untrusted_source: None,
 //! #     rows_name_sources: false, content: "tool_fails[2]{tool,error}:\n  grep,timeout\n  fetch,\"404: gone\"".into(), tokens: Tokens(20),
 //! #     sentences: Vec::new(),
-//! #     events: Vec::new(), created_at: Timestamp::ZERO, expires_at: None, deliver_after: Box::default(),
+//! #     events: Vec::new(), created_at: Timestamp::ZERO, expires_at: None, delays: Box::default(),
 //! #     retain_until: None, requires_response: false, repeat: None,
 //! # };
 //! let pending = Counts::new(&[(SubscriberId::new("ci_check"), 3)].into(), Detail::Subscribers);
@@ -202,7 +202,7 @@ mod tests {
             events: Vec::new(),
             created_at: Timestamp::ZERO,
             expires_at: None,
-            deliver_after: Box::default(),
+            delays: Box::default(),
             retain_until: None,
             requires_response: false,
             repeat: None,

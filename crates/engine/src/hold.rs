@@ -48,12 +48,15 @@ pub enum Hold {
         #[serde(default, skip_serializing_if = "Not::not")]
         of_user: bool,
     },
-    /// `deliver_after`.
+    /// A delay.
     Deferred {
         /// When the queue took it.
         since: Timestamp,
         /// The first that comes true ends it.
         waits: Vec<Wait>,
+        /// Who wants it.
+        #[serde(default)]
+        by: DelayedBy,
     },
     /// An agent or a user put it off.
     Snoozed {
@@ -80,6 +83,28 @@ pub enum Hold {
 
 impl_as_str!(HoldKind);
 
+/// A delay of a notification that is made.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Postponed {
+    /// Who wants it.
+    pub by: DelayedBy,
+    /// The first that comes true ends it.
+    pub waits: Vec<Wait>,
+}
+
+/// Who delays a notification.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DelayedBy {
+    /// `deliver_after` of its subscriber.
+    #[default]
+    Subscriber,
+    /// `deliver_after` of its events.
+    Event,
+    /// It is a repetition, which `[repeat]` of its subscriber makes.
+    Repetition,
+}
+
 /// What a delay waits for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -105,6 +130,32 @@ pub enum Delay {
     TimeOfDay(u16),
     /// Anything that does not depend on the present time.
     Wait(Wait),
+}
+
+/// The delay that an event has for itself: the first of its items that comes true ends it.
+///
+/// Shape of the text: one delay, or up to [`WAITS_MAX`] with ` or ` between them, such as
+/// `3 turns or 18:00`. One text, because an attribute of a CloudEvent is one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EventDelay(Vec<Delay>);
+
+impl FromStr for EventDelay {
+    type Err = DelayError;
+
+    fn from_str(text: &str) -> Result<Self, DelayError> {
+        let delays: Vec<Delay> = text.split(" or ").map(str::parse).collect::<Result<_, _>>()?;
+        if delays.len() > WAITS_MAX {
+            return Err(DelayError(text.chars().take(60).collect()));
+        }
+        Ok(Self(delays))
+    }
+}
+
+impl EventDelay {
+    /// What it waits for, if it is counted from `now`.
+    pub fn waits(&self, now: Timestamp, zone: &Zone) -> impl Iterator<Item = Wait> {
+        self.0.iter().map(move |delay| delay.wait(now, zone))
+    }
 }
 
 /// Why a text is not a delay.
@@ -163,15 +214,9 @@ impl Delay {
     }
 }
 
-impl Wait {
-    /// Whether the tool `name` ends it.
-    pub fn is_for_tool(&self, name: &str) -> bool {
-        let Self::Tool(tool) = self else { return false };
-        match tool.strip_suffix('*') {
-            Some(begin) => name.starts_with(begin),
-            None => **tool == *name,
-        }
-    }
+/// Whether a tool's name is meant by `wanted`: it, or with `*` at its end any name that begins so.
+pub fn is_tool(wanted: &str, name: &str) -> bool {
+    wanted.strip_suffix('*').map_or_else(|| wanted == name, |begin| name.starts_with(begin))
 }
 
 impl fmt::Display for Wait {

@@ -21,7 +21,7 @@ use toon::Document;
 use self::repeat::Repeat;
 use crate::{
     event::{Scope, Seq, Severity},
-    hold::Wait,
+    hold::Postponed,
     name::ShortName,
     snapshot::{self, Damaged, Shared},
     words::Words,
@@ -251,7 +251,7 @@ impl Notification {
             events: Vec::new(),
             created_at: Timestamp::ZERO,
             expires_at: None,
-            deliver_after: Box::default(),
+            delays: Box::default(),
             retain_until: None,
             requires_response: false,
             repeat: None,
@@ -377,9 +377,9 @@ pub struct Notification {
     pub created_at: Timestamp,
     /// When it expires.
     pub expires_at: Option<Timestamp>,
-    /// What its delivery waits for, the first of them; empty for nothing.
-    #[serde(default, skip_serializing_if = "<[Wait]>::is_empty")]
-    pub deliver_after: Box<[Wait]>,
+    /// What postpones its delivery.
+    #[serde(default, skip_serializing_if = "<[Postponed]>::is_empty")]
+    pub delays: Box<[Postponed]>,
     /// Until when a session that opens gets it, if it is the newest of its state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retain_until: Option<Timestamp>,

@@ -15,6 +15,7 @@ pub mod activation;
 mod batch;
 pub mod condition;
 mod dedupe;
+mod delay;
 mod hints;
 pub mod inhibition;
 mod key;

@@ -308,6 +308,8 @@ struct StoredPart {
     folder: Option<String>,
     time: Option<Timestamp>,
     left: Option<u32>,
+    name: Option<String>,
+    share: Option<u8>,
     session: Option<SessionId>,
 }
 
@@ -324,6 +326,8 @@ enum Kind {
     Event,
     At,
     Turns,
+    Tool,
+    Context,
     Idle,
 }
 
@@ -355,6 +359,8 @@ impl StoredPart {
             Kind::Event => Condition::Event { pattern: self.pattern? },
             Kind::At => Condition::At { time: self.time? },
             Kind::Turns => Condition::Turns { left: self.left? },
+            Kind::Tool => Condition::Tool { name: self.name? },
+            Kind::Context => Condition::Context { share: self.share? },
             Kind::Idle => Condition::Idle { session: self.session? },
         })
     }

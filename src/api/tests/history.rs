@@ -101,6 +101,7 @@ fn event_body(seq: u64) -> Vec<u8> {
         session: (seq == 2).then_some("s1"),
         workspace: (seq == 1).then_some("/home/u/shop"),
         cause: None,
+        deliver_after: None,
     };
     records::encode_event(&event, &mut body);
     body

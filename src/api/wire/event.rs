@@ -29,6 +29,7 @@ pub fn to_json(event: &EventRef<'_>, seq: Option<Seq>) -> String {
         session: event.session.map(Into::into),
         workspace: event.workspace.map(Into::into),
         cause: event.cause.map(Into::into),
+        deliver_after: event.deliver_after.map(Into::into),
     };
     serde_json::to_string(&wire).expect("text and numbers always serialize")
 }
@@ -84,6 +85,10 @@ pub struct EventView<'a> {
     /// Id of the causing event or notification.
     #[serde(borrow, skip_serializing_if = "Option::is_none")]
     pub cause: Option<Cow<'a, str>>,
+    /// What the delivery of its notifications waits for: a delay as in `[limits] deliver_after` of a
+    /// subscriber, or up to 8 of them with ` or ` between them.
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    pub deliver_after: Option<Cow<'a, str>>,
 }
 
 /// The header by which a publisher states the scope of events that name none.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use engine::{
     event::SessionId,
-    hold::{Hold, Wait},
+    hold::{DelayedBy, Hold, Wait},
     request::{self, FieldError, Text, names::read_name},
 };
 use journal::time::Timestamp;
@@ -148,7 +148,7 @@ impl HoldView {
             Hold::Quiet { of_user: false, .. } => ("limits.quiet".to_owned(), &[][..]),
             Hold::Quiet { of_user: true, .. } => ("the user's settings".to_owned(), &[][..]),
             Hold::Snoozed { .. } => ("a response".to_owned(), &[][..]),
-            Hold::Deferred { waits, .. } => ("limits.deliver_after".to_owned(), &waits[..]),
+            Hold::Deferred { waits, by, .. } => (cause_of_delay(*by).to_owned(), &waits[..]),
             Hold::Silenced { by, .. } => (by.to_string(), &[][..]),
             Hold::Inhibited { by, .. } => (by.to_string(), &[][..]),
         };
@@ -160,6 +160,15 @@ impl HoldView {
             until: until.map(|until| until.to_string()),
             after: after.map(Wait::to_string).collect(),
         }
+    }
+}
+
+/// The key that delays a notification: of its subscriber, or of its events.
+fn cause_of_delay(by: DelayedBy) -> &'static str {
+    match by {
+        DelayedBy::Subscriber => "limits.deliver_after",
+        DelayedBy::Event => "deliver_after",
+        DelayedBy::Repetition => "repeat.after",
     }
 }
 

@@ -119,7 +119,8 @@ pub(super) fn hold(hold: &HoldView, terminal: &Terminal) -> String {
 pub(super) fn keys_of_hold(hold: &HoldView) -> &'static [&'static str] {
     match hold.kind.as_str() {
         "quiet" => &["limits.quiet"],
-        "deferred" => &["limits.deliver_after"],
+        "deferred" if hold.cause == "limits.deliver_after" => &["limits.deliver_after"],
+        "deferred" if hold.cause == "repeat.after" => &["repeat.after"],
         "inhibited" => &["limits.inhibited_by", "limits.inhibit"],
         _ => &[],
     }

@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use engine::event::{EventType, SessionId, Severity};
+use engine::{
+    event::{EventType, SessionId, Severity},
+    hold::{DELAY_FORMS, EventDelay},
+};
 use serde_json::Value as Json;
 
 use crate::config::{
@@ -29,6 +32,8 @@ pub struct TestEvent {
     pub trusted: Option<bool>,
     /// The producer's own dedupe key.
     pub dedupe_key: Option<Arc<str>>,
+    /// What its delivery waits for.
+    pub deliver_after: Option<Arc<str>>,
     /// The sessions that it is for.
     pub scope: TestScope,
 }
@@ -36,8 +41,12 @@ pub struct TestEvent {
 impl TestEvent {
     /// An event for the session of a step that names none.
     pub fn new(event_type: EventType, payload: Json) -> Self {
-        let Attributes { severity, source, trusted, dedupe_key, scope } = Attributes::default();
-        Self { event_type, payload, severity, source, trusted, dedupe_key, scope }
+        Self::with(event_type, payload, Attributes::default())
+    }
+
+    fn with(event_type: EventType, payload: Json, attributes: Attributes) -> Self {
+        let Attributes { severity, source, trusted, dedupe_key, deliver_after, scope } = attributes;
+        Self { event_type, payload, severity, source, trusted, dedupe_key, deliver_after, scope }
     }
 }
 
@@ -69,8 +78,7 @@ pub(super) fn read(
     found.extend(section.map(Section::finish).unwrap_or_default());
     match (event_type, payload) {
         (Some(event_type), Some(payload)) if found.is_empty() => {
-            let Attributes { severity, source, trusted, dedupe_key, scope } = attributes;
-            Ok(TestEvent { event_type, payload, severity, source, trusted, dedupe_key, scope })
+            Ok(TestEvent::with(event_type, payload, attributes))
         }
         _ => Err(found),
     }
@@ -87,13 +95,14 @@ struct Attributes {
     source: Option<Arc<str>>,
     trusted: Option<bool>,
     dedupe_key: Option<Arc<str>>,
+    deliver_after: Option<Arc<str>>,
     scope: TestScope,
 }
 
 impl Default for Attributes {
     fn default() -> Self {
         let scope = TestScope::Session(SessionId::new(SESSION));
-        Self { severity: None, source: None, trusted: None, dedupe_key: None, scope }
+        Self { severity: None, source: None, trusted: None, dedupe_key: None, deliver_after: None, scope }
     }
 }
 
@@ -101,6 +110,7 @@ fn attributes_of(section: &mut Section<'_>) -> Attributes {
     let severity = section.read("severity", values::severity);
     let [source, dedupe_key, session] = ["source", "dedupe_key", "session"].map(|key| name(section, key));
     let trusted = section.read("trusted", values::flag);
+    let deliver_after = section.read("deliver_after", event_delay);
     let workspace: Option<Arc<str>> = section.read("workspace", values::absolute_path);
     let everywhere = section.read("everywhere", values::flag).unwrap_or_default();
     let scopes = usize::from(session.is_some()) + usize::from(workspace.is_some()) + usize::from(everywhere);
@@ -114,7 +124,18 @@ fn attributes_of(section: &mut Section<'_>) -> Attributes {
         (_, Some(folder), _) => TestScope::Workspace(folder),
         (session, ..) => TestScope::Session(SessionId::new(session.as_deref().unwrap_or(SESSION))),
     };
-    Attributes { severity, source, trusted, dedupe_key, scope }
+    Attributes { severity, source, trusted, dedupe_key, deliver_after, scope }
+}
+
+fn event_delay(value: &Value<'_>) -> Parsed<Arc<str>> {
+    let text = values::words(value)?;
+    match text.parse::<EventDelay>() {
+        Ok(_) => Ok(text.into()),
+        Err(error) => {
+            let forms = format!("a delay is {DELAY_FORMS}, or several of them with ` or ` between them");
+            Err(vec![value.error(error.to_string()).with_note(forms)])
+        }
+    }
 }
 
 pub(super) fn keep<T>(found: &mut Vec<Diagnostic>, parsed: Parsed<T>) -> Option<T> {

@@ -191,6 +191,7 @@ fn read_event(text: &str, item: &str, severities: &OwnSeverities) -> Result<Test
         severity: Some(event.severity),
         source: Some(event.source).filter(|source| !source.is_empty()),
         dedupe_key: event.dedupe_key,
+        deliver_after: event.deliver_after,
         ..TestEvent::new(event.event_type, Json::clone(event.payload.value()))
     })
 }
@@ -204,6 +205,7 @@ pub fn write_events(events: &[TestEvent]) -> String {
             ("source", event.source.as_deref().map(Json::from)),
             ("severity", event.severity.map(|severity| severity.as_str().into())),
             ("dedupe_key", event.dedupe_key.as_deref().map(Json::from)),
+            ("deliver_after", event.deliver_after.as_deref().map(Json::from)),
             ("payload", Some(event.payload.clone())),
         ];
         let clean = |value: Json| clean_value(&value, FIELD_CHARS_MAX);

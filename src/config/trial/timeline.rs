@@ -219,6 +219,7 @@ impl<'a> Player<'a> {
             session,
             workspace,
             cause: None,
+            deliver_after: event.deliver_after.clone(),
         }
     }
 

@@ -225,6 +225,7 @@ async fn due_work_runs_while_records_keep_coming() {
         session: None,
         workspace: None,
         cause: None,
+        deliver_after: None,
     };
     append(&running.journal, |records| records.own_event(&event)).await;
     // Timers do not advance while a task is ready; a timer that started between two milliseconds

@@ -185,6 +185,7 @@ impl World {
             session: is_addressed.then_some(session.as_str()),
             workspace: None,
             cause: None,
+            deliver_after: None,
         };
         self.append(records::EVENT, |body| records::encode_event(&event, body));
     }

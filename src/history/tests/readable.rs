@@ -8,10 +8,10 @@ use crate::history::{events::EventFilter, notifications::NotificationFilter};
 /// Events and notifications of `a`, its ended subagents `a/x` and `a/x/y`, of `b`, and of none; the
 /// newest is of `b`. `n3` is of none and went to `a` and `b`; `n4` of `b` was copied to `a`.
 const ROWS: &str = "
-INSERT INTO events SELECT value, 3, value, 's', 't.e', 'e' || value, nullif(session, ''), NULL, NULL, NULL, '{}' FROM
+INSERT INTO events SELECT value, 3, value, 's', 't.e', 'e' || value, nullif(session, ''), NULL, NULL, NULL, '{}', NULL FROM
     (SELECT 1 value, 'a' session UNION SELECT 2, 'b' UNION SELECT 3, '' UNION SELECT 4, 'a/x' UNION SELECT 5, 'a/x/y'
      UNION SELECT 6, 'b');
-INSERT INTO events VALUES (7, 3, 7, 'other', 't.e', 'e1', 'b', NULL, NULL, NULL, '{}');
+INSERT INTO events VALUES (7, 3, 7, 'other', 't.e', 'e1', 'b', NULL, NULL, NULL, '{}', NULL);
 INSERT INTO notifications SELECT value, 1, 1, 0, NULL, 's', 'n' || value, 'after_tool', nullif(session, ''), NULL, 1, 'k: v', 'k is v' FROM
     (SELECT 1 value, 'a' session UNION SELECT 2, 'b' UNION SELECT 3, '' UNION SELECT 4, 'b' UNION SELECT 5, 'a/x/y'
      UNION SELECT 6, '' UNION SELECT 7, 'b');

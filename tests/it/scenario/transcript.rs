@@ -129,6 +129,7 @@ fn event_of(emitted: &Emitted, seq: Seq, now: Timestamp) -> Event {
         session: field("session").map(SessionId::new),
         workspace: field("workspace").map(Into::into),
         cause: field("cause").map(Into::into),
+        deliver_after: None,
     }
 }
 

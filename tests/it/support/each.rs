@@ -38,5 +38,6 @@ pub(crate) fn event(n: u64) -> Event {
         session: Some(SessionId::new("s")),
         workspace: None,
         cause: None,
+        deliver_after: None,
     }
 }

@@ -59,6 +59,7 @@ pub(crate) fn event(event_type: &str, severity: Option<Severity>, payload: &Valu
         session: Some(SessionId::new("s")),
         workspace: None,
         cause: None,
+        deliver_after: None,
     }
 }
 

@@ -76,6 +76,7 @@ impl World {
             session: Some(SessionId::new("s1")),
             workspace: Some("/w".into()),
             cause: None,
+            deliver_after: None,
         };
         self.feed(&event);
     }

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     event::{EventRef, Scope, SessionId},
-    hold::{Hold, HoldKind, SilenceId},
+    hold::{DelayedBy, Hold, HoldKind, SilenceId},
     notification::{Activation, Notification, NotificationId, SubscriberId},
     sorted::SortedMap,
 };
@@ -39,7 +39,8 @@ impl Sessions {
     /// Ends the delays of a subscriber that has none any more.
     pub fn end_delays(&mut self, subscriber: &SubscriberId) {
         self.release_all(|notification, hold| {
-            hold.kind() == HoldKind::Deferred && notification.subscriber == *subscriber
+            matches!(hold, Hold::Deferred { by: DelayedBy::Subscriber, .. })
+                && notification.subscriber == *subscriber
         });
     }
 

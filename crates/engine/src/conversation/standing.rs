@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{injector, retained::Retained, session::SessionKey};
 use crate::{
-    hold::Hold,
+    hold::{Hold, Postponed},
     notification::{Notification, NotificationId, SubscriberId},
     sorted::{SortedMap, SortedSet},
 };
@@ -41,9 +41,10 @@ impl Standing {
         {
             holds.push(Hold::Quiet { since: made.max(*since), until: *until, of_user: false });
         }
-        if !notification.deliver_after.is_empty() {
-            holds.push(Hold::Deferred { since: made, waits: notification.deliver_after.to_vec() });
-        }
+        holds.extend((notification.delays.iter()).map(|delay| {
+            let Postponed { by, waits } = delay.clone();
+            Hold::Deferred { since: made, waits, by }
+        }));
         holds
     }
 

@@ -130,6 +130,7 @@ mod tests {
             session: Some(session),
             workspace: None,
             cause: None,
+            deliver_after: None,
         };
         all.note_turn(&event, Trust::Trusted, at(seconds));
     }

@@ -300,6 +300,7 @@ mod tests {
                 session: Some(session),
                 workspace: None,
                 cause: None,
+                deliver_after: None,
             };
             let now = Timestamp::from_millis(self.calls);
             let found = self.loops.observe(&SessionId::new(session), &event, &self.settings, now)?;

@@ -2,7 +2,7 @@
 //! and a body.
 //!
 //! `id`, `source`, `type` and `time` are the event's own; so are the extension attributes
-//! `severity`, `session`, `workspace`, `cause` and `dedupekey`. A `data` object is the payload; other
+//! `severity`, `session`, `workspace`, `cause`, `dedupekey` and `deliverafter`. A `data` object is the payload; other
 //! data become `{"data": ...}`, non-text bytes `{"data_base64": ...}`. Bytes are JSON or text as their
 //! content type says; without one they are JSON if they can be read as JSON. `subject` is added to the
 //! payload, and so are the other extension attributes as the object `extensions`, unless the payload
@@ -19,7 +19,7 @@ use serde_json::{Value, value::RawValue};
 
 use crate::{
     draft::{
-        Defaults, Draft, check_payload, check_size, read_dedupe_key, read_severity, read_source,
+        Defaults, Draft, check_payload, check_size, read_dedupe_key, read_delay, read_severity, read_source,
         read_timestamp, read_type,
     },
     event::{Provenance, codec::IdOrigin, cut_text},
@@ -38,13 +38,14 @@ const NAME_BYTES_MAX: usize = 64;
 const VALUE_CHARS_MAX: usize = 1_000;
 /// The attributes that are no part of `extensions`: those of the specification, aside's own, and
 /// those of traces.
-const OTHERS: [&str; 17] = [
+const OTHERS: [&str; 18] = [
     "cause",
     "data",
     "data_base64",
     "datacontenttype",
     "dataschema",
     "dedupekey",
+    "deliverafter",
     "id",
     "session",
     "severity",
@@ -92,6 +93,8 @@ struct Attributes<'a> {
     cause: Option<Text<'a>>,
     #[serde(borrow, rename = "dedupekey")]
     dedupe_key: Option<Text<'a>>,
+    #[serde(borrow, rename = "deliverafter")]
+    deliver_after: Option<Text<'a>>,
 }
 
 /// Parses one CloudEvent in structured mode; in batch mode, one item of the array.
@@ -189,6 +192,7 @@ pub(super) fn binary<'a>(
         workspace: attribute("workspace")?,
         cause: attribute("cause")?,
         dedupe_key: attribute("dedupekey")?,
+        deliver_after: attribute("deliverafter")?,
     };
     event(attributes, extensions, payload, defaults)
 }
@@ -233,6 +237,7 @@ fn event<'a>(
         session: read_name("session", attributes.session)?,
         workspace: read_workspace("workspace", attributes.workspace)?,
         cause: read_name("cause", attributes.cause)?,
+        deliver_after: read_delay("deliverafter", attributes.deliver_after)?,
     })
 }
 

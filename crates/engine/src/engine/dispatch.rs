@@ -48,7 +48,8 @@ impl Engine {
             return;
         }
         let checks_go_on = ends_checks(event) && self.folds.ci.goes_on(event);
-        let dispatched = Dispatched { seq, event, trust, checks_go_on, now };
+        let used_context = probe::used_context(event);
+        let dispatched = Dispatched { seq, event, trust, checks_go_on, used_context, now };
         let is_taken = self.folds.observe(&dispatched, &self.rules, &mut self.effects);
         if event.is_own() && event.event_type == watch::SET {
             self.follow_for_watch(event, now);
@@ -57,7 +58,7 @@ impl Engine {
         if event.is_own() && event.event_type == NOTED {
             self.end_known(event);
         }
-        self.sessions.note_for_delays(event, || event.scope(), probe::used_context(event));
+        self.sessions.note_for_delays(event, || event.scope(), used_context);
         self.drain_sessions();
         let mut matched: Vec<u32> = self.matcher.matches(event.event_type).to_vec();
         let mut resolving: Vec<u32> = self.resolvers.matches(event.event_type).to_vec();

@@ -112,6 +112,7 @@ mod tests {
             session,
             workspace: None,
             cause: None,
+            deliver_after: None,
         };
         echoes.observe(&Dispatched::trusted(Seq(seq), &event, Timestamp::ZERO), &(), &mut Effects::default());
     }

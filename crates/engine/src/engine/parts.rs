@@ -334,6 +334,17 @@ macro_rules! folds {
                 $(self.$name.end_turn(session, now, to);)+
             }
 
+            /// Notes that a tool has run.
+            pub(super) fn note_tool(
+                &mut self,
+                session: &SessionId,
+                tool: &str,
+                now: Timestamp,
+                to: &mut Effects,
+            ) {
+                $(self.$name.note_tool(session, tool, now, to);)+
+            }
+
             /// Notes that the user began another task.
             pub(super) fn begin_task(&mut self, session: &SessionId) {
                 $(self.$name.begin_task(session);)+

@@ -1,9 +1,10 @@
 //! The encoding of an event in a journal record: length-prefixed fields, so decoding only slices; and
 //! its idempotency key, which detects that it was already published.
 //!
-//! Shape: a version byte, a byte with the severity's rank, the provenance and the origin of the id,
-//! the timestamp as 8 bytes little-endian, then `id`, `type`, `source`, `dedupe_key`, `session`,
-//! `workspace`, `cause` and `payload`, each as a 4-byte little-endian length and its UTF-8 bytes.
+//! Shape: a version byte, a byte with the severity's rank, the provenance, the origin of the id and
+//! whether the event delays itself, the timestamp as 8 bytes little-endian, then `id`, `type`,
+//! `source`, `dedupe_key`, `session`, `workspace`, `cause`, `payload` and, of one that delays itself,
+//! `deliver_after`, each as a 4-byte little-endian length and its UTF-8 bytes.
 //! An absent optional field has the length `u32::MAX`. The payload stays JSON text. A JSON envelope
 //! would need a parse per event and reader; this encoding needs none. A snapshot holds an event in
 //! the same encoding.
@@ -25,6 +26,8 @@ const ABSENT: u32 = u32::MAX;
 const ID_AT: usize = 10;
 /// Added to the severity's rank when the daemon made the id.
 const GENERATED_ID: u8 = 0x80;
+/// Added to the severity's rank when the event delays itself.
+const DELAYED: u8 = 0x08;
 /// The bits next to the severity's rank that hold the provenance's number, and their position.
 const PROVENANCE: u8 = 0x70;
 const PROVENANCE_SHIFT: u32 = PROVENANCE.trailing_zeros();
@@ -68,9 +71,10 @@ pub fn encode(event: &EventRef<'_>, id: IdOrigin, body: &mut Vec<u8>) {
         IdOrigin::Producer => 0,
         IdOrigin::Daemon => GENERATED_ID,
     };
-    body.push(event.severity as u8 | (event.provenance as u8) << PROVENANCE_SHIFT | generated);
+    let delayed = if event.deliver_after.is_some() { DELAYED } else { 0 };
+    body.push(event.severity as u8 | (event.provenance as u8) << PROVENANCE_SHIFT | generated | delayed);
     body.extend_from_slice(&event.timestamp.as_millis().to_le_bytes());
-    for field in [
+    let fields = [
         Some(event.id),
         Some(event.event_type),
         Some(event.source),
@@ -79,7 +83,8 @@ pub fn encode(event: &EventRef<'_>, id: IdOrigin, body: &mut Vec<u8>) {
         event.workspace,
         event.cause,
         Some(event.payload),
-    ] {
+    ];
+    for field in fields.into_iter().chain(event.deliver_after.map(Some)) {
         let length = field.map_or(ABSENT, |text| u32::try_from(text.len()).unwrap_or(ABSENT));
         body.extend_from_slice(&length.to_le_bytes());
         body.extend_from_slice(field.unwrap_or_default().as_bytes());
@@ -96,7 +101,7 @@ pub fn decode(body: &[u8]) -> Result<EventRef<'_>, EventCodecError> {
         return Err(EventCodecError { at: 0 });
     }
     let [bits] = fields.array()?;
-    let severity = Severity::VARIANTS.get(usize::from(bits & !(GENERATED_ID | PROVENANCE)));
+    let severity = Severity::VARIANTS.get(usize::from(bits & !(GENERATED_ID | PROVENANCE | DELAYED)));
     let provenance = Provenance::VARIANTS.get(usize::from((bits & PROVENANCE) >> PROVENANCE_SHIFT));
     let (Some(severity), Some(provenance)) = (severity.copied(), provenance.copied()) else {
         return Err(EventCodecError { at: 1 });
@@ -118,6 +123,7 @@ pub fn decode(body: &[u8]) -> Result<EventRef<'_>, EventCodecError> {
         workspace: fields.optional()?,
         cause: fields.optional()?,
         payload: fields.required()?,
+        deliver_after: if bits & DELAYED == 0 { None } else { Some(fields.required()?) },
     })
 }
 
@@ -211,6 +217,7 @@ mod tests {
             session: Some("s1"),
             workspace: None,
             cause: Some(""),
+            deliver_after: None,
         }
     }
 
@@ -220,6 +227,19 @@ mod tests {
         encode(&example(), IdOrigin::Producer, &mut body);
         assert_eq!(decode(&body), Ok(example()));
         assert_eq!(decode(&body).map(|event| event.to_event().as_ref() == example()), Ok(true));
+    }
+
+    #[test]
+    fn a_delay_is_encoded_after_the_payload() {
+        let (mut body, mut plain) = (Vec::new(), Vec::new());
+        let delayed = EventRef { deliver_after: Some("3 turns"), ..example() };
+        encode(&delayed, IdOrigin::Daemon, &mut body);
+        encode(&example(), IdOrigin::Daemon, &mut plain);
+        assert_eq!(decode(&body), Ok(delayed));
+        assert_eq!(body.len(), plain.len() + 4 + "3 turns".len());
+        for end in plain.len()..body.len() {
+            assert!(decode(&body[..end]).is_err(), "cut at {end}");
+        }
     }
 
     #[test]
@@ -268,6 +288,7 @@ mod tests {
                 session: None,
                 workspace: None,
                 cause: None,
+                deliver_after: None,
             };
             event.idempotency_key()
         };

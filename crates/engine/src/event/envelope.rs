@@ -80,6 +80,8 @@ pub struct EventRef<'a> {
     pub workspace: Option<&'a str>,
     /// The id of the event or notification that caused it.
     pub cause: Option<&'a str>,
+    /// What the delivery of its notifications waits for, as [`EventDelay`](crate::hold::EventDelay).
+    pub deliver_after: Option<&'a str>,
 }
 
 impl EventRef<'_> {
@@ -111,6 +113,7 @@ impl EventRef<'_> {
             session: self.session.map(SessionId::new),
             workspace: self.workspace.map(Into::into),
             cause: self.cause.map(Into::into),
+            deliver_after: self.deliver_after.map(Into::into),
         }
     }
 }
@@ -143,6 +146,8 @@ pub struct Event {
     pub workspace: Option<Arc<str>>,
     /// The id of the event or notification that caused it.
     pub cause: Option<Arc<str>>,
+    /// What the delivery of its notifications waits for, as [`EventDelay`](crate::hold::EventDelay).
+    pub deliver_after: Option<Arc<str>>,
 }
 
 impl Event {
@@ -168,6 +173,7 @@ impl Event {
             session: None,
             workspace: None,
             cause: None,
+            deliver_after: None,
         }
     }
 
@@ -188,6 +194,7 @@ impl Event {
             session: None,
             workspace: None,
             cause: None,
+            deliver_after: None,
         }
     }
 
@@ -215,6 +222,7 @@ impl Event {
             session: self.session.as_ref().map(SessionId::as_str),
             workspace: self.workspace.as_deref(),
             cause: self.cause.as_deref(),
+            deliver_after: self.deliver_after.as_deref(),
         }
     }
 }

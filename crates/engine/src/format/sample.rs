@@ -45,7 +45,7 @@ pub(super) fn notification(subscriber: &str, content: &str) -> Notification {
         events: Vec::new(),
         created_at: Timestamp::ZERO,
         expires_at: None,
-        deliver_after: Box::default(),
+        delays: Box::default(),
         retain_until: None,
         requires_response: false,
         repeat: None,

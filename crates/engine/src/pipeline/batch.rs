@@ -40,6 +40,8 @@ pub(crate) struct Batch {
     pub(crate) rows: Vec<Row>,
     /// When it closed: its deadline, or the time at which it was full, requested or closed early.
     pub(crate) closed_at: Timestamp,
+    /// When its newest event came, repeats excepted.
+    pub(crate) newest_at: Timestamp,
     /// Number of events in rows that it did not keep.
     pub(crate) omitted: u32,
 }
@@ -47,7 +49,7 @@ pub(crate) struct Batch {
 impl Batch {
     /// A batch of one row that was never open.
     pub(crate) fn alone(scope: Scope, row: Row, now: Timestamp) -> Self {
-        Self { scope, rows: vec![row], closed_at: now, omitted: 0 }
+        Self { scope, rows: vec![row], closed_at: now, newest_at: now, omitted: 0 }
     }
 
     /// The highest severity of its rows.
@@ -68,6 +70,9 @@ struct Open {
     rows: Vec<Row>,
     opened_at: Timestamp,
     ends_at: Timestamp,
+    /// When the newest event came, repeats excepted.
+    #[serde(default)]
+    newest_at: Timestamp,
     /// Number of events in rows that were not kept.
     #[serde(default)]
     omitted: u32,
@@ -148,6 +153,7 @@ impl Batcher {
             return (self.open(timing, scope, Key::from(group), row, now), Vec::new());
         };
         open.rows.push(row);
+        open.newest_at = now;
         if timing.is_by_time(now) {
             return (None, open.end_oldest());
         }
@@ -277,7 +283,7 @@ impl Batcher {
         );
         rows.push(row);
         let ends_at = timing.ends_at(now, now);
-        let open = Open { group, rows, opened_at: now, ends_at, omitted: 0 };
+        let open = Open { group, rows, opened_at: now, ends_at, newest_at: now, omitted: 0 };
         self.deadlines.insert(open.deadline(scope));
         self.open.get_or_default(scope.clone()).insert(Key::clone(&open.group), open);
         forced
@@ -304,7 +310,8 @@ impl Batcher {
         if groups.is_empty() {
             self.open.remove(&deadline.scope);
         }
-        Some(Batch { scope: deadline.scope, rows: open.rows, closed_at, omitted: open.omitted })
+        let Open { rows, newest_at, omitted, .. } = open;
+        Some(Batch { scope: deadline.scope, rows, closed_at, newest_at, omitted })
     }
 }
 
@@ -369,6 +376,7 @@ mod tests {
             session: None,
             workspace: None,
             cause: None,
+            deliver_after: None,
         };
         Row { seq: Seq(seq), event: Arc::new(event), repeats: 1, threshold: None, suppressed: None }
     }
@@ -538,7 +546,7 @@ mod tests {
     #[test]
     fn a_batch_takes_worst_severity_and_counts_repeats() {
         let rows = vec![row(1, Severity::Warning), row(2, Severity::Error), row(3, Severity::Info)];
-        let mut batch = Batch { scope: Scope::All, rows, closed_at: at(0), omitted: 0 };
+        let mut batch = Batch { scope: Scope::All, rows, closed_at: at(0), newest_at: at(0), omitted: 0 };
         batch.rows[0].repeats = 4;
         assert_eq!((batch.severity(), batch.event_count()), (Severity::Error, 6));
     }

@@ -347,6 +347,7 @@ mod tests {
             session: None,
             workspace: Some("/w".into()),
             cause: None,
+            deliver_after: None,
         })
     }
 

@@ -387,6 +387,7 @@ mod tests {
             session: None,
             workspace: None,
             cause: None,
+            deliver_after: None,
         }
     }
 

@@ -8,6 +8,7 @@ use sha2::{Digest, Sha256};
 use super::{
     FailedPart, Failure, Pipeline, PipelineOutput, Resources, RowEvents,
     batch::Batch,
+    delay::delays,
     newest::Conditions,
     origins::Origins,
     render::{RenderFailure, RenderInput},
@@ -79,7 +80,7 @@ impl Pipeline {
             unresolved,
             created_at: now,
             expires_at: rule.ttl.map(|ttl| now + ttl),
-            deliver_after: rule.waits(priority, now, resources.zone),
+            delays: delays(&rule, &batch, priority, resources.zone),
             retain_until: rule.retain.map(|retain| now + retain),
             requires_response: rule.output.requires_response,
             repeat: rule.repeat.clone(),

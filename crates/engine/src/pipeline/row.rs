@@ -49,7 +49,8 @@ pub(crate) fn reason(hold: &Hold) -> Reason {
     }
 }
 
-/// The key of the batch of an event; suppressed events have batches of their own.
+/// The key of the batch of an event. Suppressed events have batches of their own, and so have those
+/// that delay themselves: nothing waits for a delay of another event.
 pub(crate) fn group<'k>(
     key: &'k mut KeyWriter,
     group_by: &[FieldPath],
@@ -61,6 +62,9 @@ pub(crate) fn group<'k>(
         Some(Hold::Silenced { by, .. }) => writer = writer.word(b"silenced").text(by.as_str()),
         Some(Hold::Inhibited { by, .. }) => writer = writer.word(b"inhibited").text(&by.to_string()),
         Some(Hold::Quiet { .. } | Hold::Deferred { .. } | Hold::Snoozed { .. }) | None => {}
+    }
+    if let Some(delay) = &event.deliver_after {
+        writer = writer.word(b"deliver_after").text(delay);
     }
     writer.finish()
 }

@@ -5,7 +5,7 @@
 
 use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
-use journal::time::{Timestamp, hours::Hours, zone::Zone};
+use journal::time::hours::Hours;
 use strum::{IntoStaticStr, VariantArray};
 
 use crate::{
@@ -137,14 +137,6 @@ impl Subscriber {
             }
         }
         (Arc::clone(event), failure)
-    }
-
-    /// What the delivery of a notification waits for that is made at `now`; a critical one for nothing.
-    pub(crate) fn waits(&self, priority: Priority, now: Timestamp, zone: &Zone) -> Box<[Wait]> {
-        if priority == Priority::Critical {
-            return Box::default();
-        }
-        self.deliver_after.iter().map(|delay| delay.wait(now, zone)).collect()
     }
 
     /// Whether an event makes a critical notification of its own.

@@ -54,7 +54,7 @@ fn a_single_event_is_delivered_at_window_end() {
         events: vec![Seq(1)],
         created_at: at(2_100),
         expires_at: Some(at(62_100)),
-        deliver_after: Box::default(),
+        delays: Box::default(),
         retain_until: None,
         requires_response: false,
         repeat: None,

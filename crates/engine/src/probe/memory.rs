@@ -418,6 +418,7 @@ mod tests {
             session: Some(SessionId::new(session)),
             workspace: None,
             cause: None,
+            deliver_after: None,
         }
     }
 

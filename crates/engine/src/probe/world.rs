@@ -226,6 +226,7 @@ impl World {
             session: Some(session),
             workspace: Some("/w".into()),
             cause: None,
+            deliver_after: None,
         };
         self.memory.note(&event.as_ref(), now);
     }

@@ -57,6 +57,7 @@ fn event() -> EventRef<'static> {
         session: None,
         workspace: None,
         cause: None,
+        deliver_after: None,
     }
 }
 

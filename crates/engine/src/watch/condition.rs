@@ -1,5 +1,5 @@
 //! Conditions of watches, as short strings: `exit 4711`, `port 3000`, `line log/dev.log
-//! /panicked/`, `in 20m`; and the machines that they may contact.
+//! /panicked/`, `in 20m`, and the words of a delay; and the machines that they may contact.
 //!
 //! Parsing does not query the machine: [`Terms`] complete relative paths and times of day. The
 //! caller adds the machine's state at the start of a watch (start of a process, content of a file).
@@ -28,6 +28,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     event::{Pattern, SessionId, strip_text},
+    hold::{Delay, Wait},
     nearest::nearest,
     settings::settings,
 };
@@ -43,7 +44,7 @@ const SHOWN_CHARS: usize = 60;
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The forms of conditions, each with its first words.
-pub const FORMS: [(&str, &str); 13] = [
+pub const FORMS: [(&str, &str); 15] = [
     ("exit", "exit PID"),
     ("port", "port [HOST:]PORT"),
     ("no port", "no port [HOST:]PORT"),
@@ -57,6 +58,8 @@ pub const FORMS: [(&str, &str); 13] = [
     ("in", "in 20m, or in 3 turns"),
     ("at", "at 14:30"),
     ("idle", "idle SESSION"),
+    ("tool:", "tool:NAME"),
+    ("context:", "context:80%"),
 ];
 
 /// A condition.
@@ -132,6 +135,16 @@ pub enum Condition {
         /// The number of turns left.
         left: u32,
     },
+    /// A tool has run in the session.
+    Tool {
+        /// Its name; with `*` at its end any that begins so.
+        name: String,
+    },
+    /// The session's context is used up to a share.
+    Context {
+        /// In percent.
+        share: u8,
+    },
     /// No turn of a session is in progress.
     Idle {
         /// The session.
@@ -205,6 +218,10 @@ pub fn parse(text: &str, terms: &Terms<'_>) -> Result<Condition, ConditionError>
     if text.len() > TEXT_BYTES_MAX {
         return Err(ConditionError::TooLong(text.len()));
     }
+    if let Ok(delay) = text.parse::<Delay>() {
+        let form = "in 20m, or in 3 turns";
+        return of_delay(delay, terms).map_err(|why| ConditionError::Wrong { found: shown(text), why, form });
+    }
     let (word, rest) = split_word(text);
     let (word, rest) = match (word, split_word(rest)) {
         ("no", (what @ ("port" | "file"), rest)) => {
@@ -219,6 +236,22 @@ pub fn parse(text: &str, terms: &Terms<'_>) -> Result<Condition, ConditionError>
         return Err(ConditionError::Unknown { found: shown(text), meant });
     };
     read(word, rest.trim(), terms).map_err(|why| ConditionError::Wrong { found: shown(text), why, form })
+}
+
+/// The condition that a delay waits for: the words of `deliver_after` are conditions too.
+fn of_delay(delay: Delay, terms: &Terms<'_>) -> Result<Condition, String> {
+    Ok(match delay {
+        Delay::For(delay) => Condition::At { time: terms.now + delay },
+        Delay::TimeOfDay(minutes) => {
+            Condition::At { time: next_of_day(Duration::from_secs(u64::from(minutes) * 60), terms) }
+        }
+        Delay::Wait(Wait::Until(time)) if time <= terms.now => return Err("that time has passed".to_owned()),
+        Delay::Wait(Wait::Until(time)) => Condition::At { time },
+        Delay::Wait(Wait::Turns(left)) => Condition::Turns { left },
+        Delay::Wait(Wait::Tool(name)) => Condition::Tool { name: name.as_ref().to_owned() },
+        Delay::Wait(Wait::Event(pattern)) => Condition::Event { pattern: pattern.as_str().to_owned() },
+        Delay::Wait(Wait::Context(share)) => Condition::Context { share },
+    })
 }
 
 fn split_word(text: &str) -> (&str, &str) {
@@ -247,6 +280,8 @@ fn read(word: &str, rest: &str, terms: &Terms<'_>) -> Result<Condition, String> 
         }
         "in" => read_delay(rest, terms)?,
         "at" => Condition::At { time: read_time(rest, terms)? },
+        // A right one is a delay.
+        "tool:" | "context:" => return Err("nothing may stand between its parts".to_owned()),
         _ => Condition::Idle { session: SessionId::new(rest) },
     })
 }
@@ -398,9 +433,28 @@ fn shift(millis: u64, seconds: i64) -> u64 {
 }
 
 impl Condition {
-    /// Whether it depends on time only.
+    /// Whether it says when, and not what: a time, turns, a tool or the use of the context.
     pub const fn is_time(&self) -> bool {
-        matches!(self, Self::At { .. } | Self::Turns { .. })
+        matches!(self, Self::At { .. }) || self.of_session().is_some()
+    }
+
+    /// What only a session can meet, as the beginning of a sentence; `None` for other conditions.
+    pub const fn of_session(&self) -> Option<&'static str> {
+        match self {
+            Self::Turns { .. } => Some("turns need"),
+            Self::Tool { .. } => Some("a tool's result needs"),
+            Self::Context { .. } => Some("the use of a context needs"),
+            Self::Exit { .. }
+            | Self::Port { .. }
+            | Self::Http { .. }
+            | Self::File { .. }
+            | Self::Change { .. }
+            | Self::Line { .. }
+            | Self::Ci { .. }
+            | Self::Event { .. }
+            | Self::At { .. }
+            | Self::Idle { .. } => None,
+        }
     }
 
     /// Whether it needs a check of the machine; the engine decides the others.
@@ -416,6 +470,8 @@ impl Condition {
             | Self::Event { .. }
             | Self::At { .. }
             | Self::Turns { .. }
+            | Self::Tool { .. }
+            | Self::Context { .. }
             | Self::Idle { .. } => false,
         }
     }
@@ -431,6 +487,8 @@ impl Condition {
             | Self::Event { .. }
             | Self::At { .. }
             | Self::Turns { .. }
+            | Self::Tool { .. }
+            | Self::Context { .. }
             | Self::Idle { .. } => None,
         }
     }

@@ -10,6 +10,7 @@ use journal::time::Timestamp;
 use crate::{
     event::{Event, EventRef, Pattern, Provenance, Seq, SessionId, catalogue::ends_checks},
     fold::{Dispatched, Effects, Fold},
+    hold::is_tool,
     ledger::Reason,
     session::Succession,
     sorted::SortedMap,
@@ -296,7 +297,7 @@ impl Fold for Watches {
 
     /// Shape: an end that an untrusted event causes is untrusted too, so it wakes no session.
     fn observe(&mut self, dispatched: &Dispatched<'_>, (): &(), to: &mut Effects) -> bool {
-        let Dispatched { seq, event, trust, checks_go_on, now } = *dispatched;
+        let Dispatched { seq, event, trust, checks_go_on, used_context, now } = *dispatched;
         let is_own = event.is_own() && event.event_type.starts_with(PREFIX);
         if self.open.is_empty() && !(is_own && event.event_type == SET) {
             return false;
@@ -305,7 +306,8 @@ impl Fold for Watches {
             to.publish(self.take_own(event, now));
             return false;
         }
-        let turn_of = event.session.filter(|_| trust.is_trusted() && event.event_type == TURN_END);
+        let of_session = event.session.filter(|_| trust.is_trusted());
+        let ends_turn = event.event_type == TURN_END;
         let checks = ChecksEnded::read(event);
         let step = |condition: &Condition, watch: &Watch| {
             if let Condition::Ci { reference, .. } = condition {
@@ -316,8 +318,14 @@ impl Fold for Watches {
                 let is_meant = pattern.matches_text(event.event_type) && watch.is_concerned_by(event);
                 return is_meant.then(|| Step::Met(format!("{} from {}", event.event_type, event.source)));
             }
-            let is_own = turn_of.is_some() && turn_of == watch.session.as_ref().map(SessionId::as_str);
-            is_own.then(|| turn_step(condition)).flatten()
+            if of_session.is_none() || of_session != watch.session.as_ref().map(SessionId::as_str) {
+                return None;
+            }
+            if let Condition::Context { share } = condition {
+                let used = used_context.filter(|used| *used >= u64::from(*share))?;
+                return Some(Step::Met(format!("{used}% of the context is used")));
+            }
+            ends_turn.then(|| turn_step(condition)).flatten()
         };
         let provenance = if trust.is_trusted() { Provenance::Own } else { Provenance::Quoted };
         let ended = self.apply(step, provenance, now);
@@ -360,9 +368,8 @@ impl Fold for Watches {
             }
             Succession::Copied { .. } => {}
             Succession::Ended { session, .. } => self.change_owner(session, |watch| {
-                let has_turns =
-                    watch.parts.iter().any(|part| matches!(part.condition, Condition::Turns { .. }));
-                let stays = watch.is_reminder() && !has_turns && watch.workspace.is_some();
+                let is_of_session = watch.parts.iter().any(|part| part.condition.of_session().is_some());
+                let stays = watch.is_reminder() && !is_of_session && watch.workspace.is_some();
                 stays.then(|| Watch { session: None, ..watch.clone() })
             }),
         }
@@ -372,6 +379,15 @@ impl Fold for Watches {
         let step = |condition: &Condition, watch: &Watch| {
             let is_own = watch.session.as_ref() == Some(session);
             is_own.then(|| turn_step(condition)).flatten()
+        };
+        to.publish(events(self.apply(step, Provenance::Own, now)));
+    }
+
+    fn note_tool(&mut self, session: &SessionId, tool: &str, now: Timestamp, to: &mut Effects) {
+        let step = |condition: &Condition, watch: &Watch| {
+            let Condition::Tool { name } = condition else { return None };
+            let is_it = watch.session.as_ref() == Some(session) && is_tool(name, tool);
+            is_it.then(|| Step::Met(format!("{tool} has run")))
         };
         to.publish(events(self.apply(step, Provenance::Own, now)));
     }

@@ -93,6 +93,7 @@ fn other_event(event_type: &str, session: Option<&str>, workspace: Option<&str>)
         session: session.map(SessionId::new),
         workspace: workspace.map(Into::into),
         cause: None,
+        deliver_after: None,
     }
 }
 
@@ -102,6 +103,36 @@ fn shown(events: &[Event]) -> Vec<String> {
         format!("{} {} for {session}: {}", event.event_type, event.id, event.payload.as_str())
     };
     events.iter().map(line).collect()
+}
+
+#[test]
+fn tool_and_context_conditions_are_of_one_session() {
+    let (tool, context) = (watch("w1", &["tool:mcp__*"]), watch("w2", &["context:80%"]));
+    let mut world = World::with(&[&tool, &context]);
+    let mut note = |session: &str, name: &str| {
+        let mut effects = Effects::default();
+        world.watches.note_tool(&SessionId::new(session), name, after(5), &mut effects);
+        shown(&effects.into_events())
+    };
+    assert_eq!((note("s2", "mcp__x"), note("s1", "Bash")), (Vec::new(), Vec::new()));
+    assert_eq!(
+        note("s1", "mcp__x"),
+        ["reminder.due w1 for s1: {\"watch\":\"w1\",\"after\":\"5s\",\"text\":\"tool:mcp__*\"}"]
+    );
+    let mut use_up = |session, used: u64| {
+        let event = other_event("budget.token.warning", Some(session), None);
+        let (event, mut effects) = (event.as_ref(), Effects::default());
+        let dispatched =
+            Dispatched { used_context: Some(used), ..Dispatched::trusted(Seq(9), &event, after(9)) };
+        world.watches.observe(&dispatched, &(), &mut effects);
+        shown(&effects.into_events())
+    };
+    assert_eq!((use_up("s2", 90), use_up("s1", 79)), (Vec::new(), Vec::new()));
+    assert_eq!(
+        use_up("s1", 80),
+        ["reminder.due w2 for s1: {\"watch\":\"w2\",\"after\":\"9s\",\"text\":\"context:80%\"}"]
+    );
+    assert_eq!(world.open(), Vec::<&str>::new());
 }
 
 #[test]

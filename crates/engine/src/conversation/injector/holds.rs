@@ -4,9 +4,9 @@ use super::parts::Injector;
 use crate::{
     event::EventRef,
     exchange::{Exchange, Trigger},
-    hold::{Hold, Wait},
+    hold::{Hold, Wait, is_tool},
     ledger::Reason,
-    notification::{Activation, InjectionPoint, Notification, NotificationId, Priority},
+    notification::{Activation, Notification, NotificationId, Priority},
 };
 
 /// The effect of a suppression on a pending notification of which it suppresses every row.
@@ -21,8 +21,7 @@ pub enum Suppress {
 impl Injector {
     /// Counts a turn that an exchange of the agent starts, and notes the tool that has run.
     pub fn note_delays(&mut self, exchange: &Exchange, starts_turn: bool) {
-        let is_after_tool = exchange.point == InjectionPoint::AfterTool;
-        let tool = exchange.tool.as_deref().filter(|_| is_after_tool);
+        let tool = exchange.tool_that_ran();
         if exchange.trigger != Trigger::Agent || self.queue.len_held() == 0 || !starts_turn && tool.is_none()
         {
             return;
@@ -32,7 +31,7 @@ impl Injector {
                 *left -= 1;
                 *left == 0
             }
-            wait @ Wait::Tool(_) => tool.is_some_and(|tool| wait.is_for_tool(tool)),
+            Wait::Tool(wanted) => tool.is_some_and(|tool| is_tool(wanted, tool)),
             Wait::Turns(_) | Wait::Until(_) | Wait::Event(_) | Wait::Context(_) => false,
         });
     }

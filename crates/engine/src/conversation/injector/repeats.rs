@@ -9,7 +9,7 @@ use journal::time::Timestamp;
 
 use super::{entry::Entry, parts::Injector};
 use crate::{
-    hold::Hold,
+    hold::{DelayedBy, Hold},
     ledger::{LedgerEntry, Reason},
     notification::{
         Notification, NotificationId, Priority,
@@ -68,7 +68,7 @@ impl Injector {
         match repeat.next(number, now).filter(|_| !is_over) {
             Some((wait, priority)) => {
                 let notification = raised(entry.notification.clone(), priority);
-                let holds = vec![Hold::Deferred { since: now, waits: vec![wait] }];
+                let holds = vec![Hold::Deferred { since: now, waits: vec![wait], by: DelayedBy::Repetition }];
                 self.wait_again(Entry { notification, holds, ..entry });
             }
             None if repeat.until == RepeatUntil::Answered && !is_over => {

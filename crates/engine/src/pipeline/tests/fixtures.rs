@@ -102,6 +102,7 @@ pub(in crate::pipeline) fn event(fields: &str) -> Arc<Event> {
         session: None,
         workspace: None,
         cause: None,
+        deliver_after: None,
     })
 }
 

@@ -52,6 +52,13 @@ fn every_form_is_read() {
         ("at 2026-11-26 08:00", at("2026-11-26T08:00:00Z")),
         ("at 2026-11-25T21:00:00+01:00", at("2026-11-25T20:00:00Z")),
         ("idle b1c2", Condition::Idle { session: SessionId::new("b1c2") }),
+        ("1h30m", at("2026-11-25T13:30:00Z")),
+        ("3 turns", Condition::Turns { left: 3 }),
+        ("14:30", at("2026-11-25T13:30:00Z")),
+        ("2026-11-25T21:00:00+01:00", at("2026-11-25T20:00:00Z")),
+        ("event:ci.**", Condition::Event { pattern: "ci.**".to_owned() }),
+        ("tool:mcp__*", Condition::Tool { name: "mcp__*".to_owned() }),
+        ("context:80%", Condition::Context { share: 80 }),
     ] {
         assert_eq!(read(text), Ok(expected), "{text}");
     }
@@ -75,6 +82,10 @@ fn an_invalid_condition_names_the_nearest_form() {
         ("in 0 turns", "a count of turns is a number from 1 to 1000"),
         ("at 25:00", "a time is written 14:30"),
         ("at 2026-11-25T11:00:00Z", "that time has passed"),
+        ("2026-11-25T11:00:00Z", "that time has passed"),
+        ("tool: Bash", "nothing may stand between its parts; it is written `tool:NAME`"),
+        ("context:", "something is missing; it is written `context:80%`"),
+        ("contxt: 80%", "did you mean `context:80%`?"),
         ("exti 4711", "`exti 4711` is not a condition; did you mean `exit PID`?"),
         ("Port 3000", "did you mean `port [HOST:]PORT`?"),
         ("pid 4711", "`pid 4711` is not a condition; the conditions are `exit PID`, `port"),
