@@ -85,6 +85,9 @@ impl Unclaimed {
         left_by: Option<SessionId>,
         earlier: Earlier,
     ) -> Option<Arc<Notification>> {
+        if left_by.is_some() {
+            self.forget_older(&notification);
+        }
         self.arrivals += 1;
         let (key, scope) = ((notification.priority, self.arrivals), notification.scope.clone());
         self.insert(key, Waiting { notification, expires_at, left_by, earlier });
@@ -101,6 +104,18 @@ impl Unclaimed {
             *count = count.saturating_add(u32::try_from(evicted.events.len()).unwrap_or(u32::MAX));
         }
         Some(evicted)
+    }
+
+    /// Removes a notification that another session left before: one session that had it moved out of its
+    /// scope, so the other one left it too.
+    fn forget_older(&mut self, notification: &Notification) {
+        let of_scope = self.by_scope.get(&notification.scope).into_iter().flatten();
+        let is_it = |key: &&Key| {
+            self.waiting.get(*key).is_some_and(|waiting| waiting.notification.id == notification.id)
+        };
+        if let Some(key) = of_scope.copied().find(|key| is_it(&key)) {
+            self.remove(key);
+        }
     }
 
     /// Removes the notifications that `newer` supersedes in its scope, in order.
