@@ -170,6 +170,8 @@ impl Engine {
 
     fn fire_deadlines(&mut self, now: Timestamp) {
         while let Some((at, reason)) = self.next_deadline().filter(|(at, _)| *at <= now) {
+            // Queues that take something decide by the deadline's time too.
+            self.now = at;
             match reason {
                 WakeReason::Pipeline => self.fire_pipelines(at),
                 WakeReason::Session => self.sessions.expire_sessions(at),
@@ -184,6 +186,7 @@ impl Engine {
             }
             self.drain_sessions();
         }
+        self.now = now;
     }
 
     /// Ends the watches that wait for a session that is idle now.
