@@ -155,7 +155,7 @@ pub struct Silences {
     /// The conditions of those in force.
     #[serde(skip)]
     conditions: SortedMap<SilenceId, Condition>,
-    /// No later than the first one ends.
+    /// When the first one ends.
     #[serde(skip)]
     ends_at: Option<Timestamp>,
 }
@@ -169,11 +169,11 @@ struct State {
 impl From<State> for Silences {
     fn from(State { in_force, ended }: State) -> Self {
         let mut silences = Self { in_force, ended, ..Self::default() };
-        let Self { in_force, conditions, ends_at, .. } = &mut silences;
+        let Self { in_force, conditions, .. } = &mut silences;
         for kept in in_force.values() {
             conditions.extend(kept.silence.condition().map(|condition| (kept.silence.id, condition)));
-            *ends_at = Some(ends_at.map_or(kept.silence.until, |at| at.min(kept.silence.until)));
         }
+        silences.note_end();
         silences
     }
 }
@@ -189,9 +189,9 @@ impl Silences {
     /// changes if there are [`SILENCES_MAX`].
     pub fn begin(&mut self, silence: &Silence, now: Timestamp) -> bool {
         self.ended.retain(|kept| kept.ended_at.is_none_or(|at| now.since(at) < KEPT));
-        self.ends_at = Some(self.ends_at.map_or(silence.until, |at| at.min(silence.until)));
         if let Some(kept) = self.in_force.get_mut(&silence.id) {
             kept.silence.until = silence.until;
+            self.note_end();
             return false;
         }
         if self.in_force.len() >= SILENCES_MAX || silence.until <= now {
@@ -202,6 +202,7 @@ impl Silences {
         let id = silence.id;
         let (began, ended) = (Began::default(), SortedMap::new());
         self.in_force.insert(id, Kept { silence, since: now, ended_at: None, began, ended });
+        self.note_end();
         true
     }
 
@@ -210,22 +211,25 @@ impl Silences {
         let mut kept = self.in_force.remove(&id)?;
         kept.ended_at = Some(now);
         self.conditions.remove(&id);
-        self.ends_at = self.in_force.values().map(|kept| kept.silence.until).min();
+        self.note_end();
         self.ended.push_back(kept);
         self.ended.drain(..self.ended.len().saturating_sub(ENDED_MAX));
         self.ended.back()
     }
 
     /// The silence that ends first at or before `now`, if there is one.
-    pub fn due(&mut self, now: Timestamp) -> Option<SilenceId> {
+    pub fn due(&self, now: Timestamp) -> Option<SilenceId> {
         let first = self.in_force.values().min_by_key(|kept| (kept.silence.until, kept.silence.id));
-        self.ends_at = first.map(|kept| kept.silence.until);
         first.filter(|kept| kept.silence.until <= now).map(|kept| kept.silence.id)
     }
 
-    /// When the next one may end.
+    /// When the next one ends.
     pub fn poll_timeout(&self) -> Option<Timestamp> {
         self.ends_at
+    }
+
+    fn note_end(&mut self) {
+        self.ends_at = self.in_force.values().map(|kept| kept.silence.until).min();
     }
 
     /// Those in force, by id.
