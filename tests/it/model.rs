@@ -6,6 +6,7 @@
 //! wakes at random times, and with snapshots and restarts in between: the outputs are the same.
 
 mod account;
+mod answers;
 mod arrivals;
 mod carriers;
 mod conditions;
@@ -22,10 +23,17 @@ use engine::{
     exchange::{
         Budget, ContextChange, Conversations, Exchange, Format, Harness, InjectionId, Release, Trigger,
     },
-    hold::{Hold, SilenceId},
+    hold::{DelayedBy, Hold, SilenceId, Wait},
     ledger::{ConfirmedBy, LedgerEntry},
-    notification::{InjectionPoint, NotificationId, SubscriberId, Tokens},
-    pipeline::silence::{Matchers, Silence},
+    notification::{
+        Activation, InjectionPoint, NotificationId, SubscriberId, Tokens,
+        repeat::{Action, Response},
+    },
+    pipeline::{
+        mute::Mute,
+        silence::{Matchers, Silence},
+    },
+    user::{OWN_USER, UserSettings},
 };
 use journal::time::Timestamp;
 use proptest::{prelude::*, test_runner::RngSeed};
@@ -34,7 +42,7 @@ use serde_json::json;
 use crate::support::{generations, restored::restored};
 use account::Account;
 use strum::VariantArray;
-use timeline::{Asked, SCOPES, SESSIONS, SILENCES, Step, TOOLS, TYPES, What, timelines};
+use timeline::{Asked, DELAYS, SCOPES, SESSIONS, SILENCES, Step, TOOLS, TYPES, What, timelines};
 
 /// Not zero, so that no check passes because a value is zero.
 const BEGIN: Timestamp = Timestamp::from_millis(1_700_000_000_000);
@@ -44,6 +52,9 @@ const CASES: u32 = 160;
 const PID: u32 = 41;
 /// Longer than any time limit of a timeline.
 const MONTH_MS: u64 = 30 * 24 * 3_600_000;
+/// The clock of absences stands in a gap between two inputs that is longer than this, so the deadlines in
+/// it are records, as the daemon writes them.
+const WATCHED_MS: u64 = 60_000;
 /// More records than a timeline has.
 const NEVER: u64 = u64::MAX;
 
@@ -67,6 +78,9 @@ enum Content {
     Rules(usize),
     Silence(Silence),
     SilenceEnd(SilenceId),
+    Responded(NotificationId, Response),
+    Settings(UserSettings),
+    Tick,
     ShuttingDown,
 }
 
@@ -96,6 +110,13 @@ impl Record {
             Content::Rules(generation) => Input::RulesReplaced(generations::rules(*generation)),
             Content::Silence(silence) => Input::Silenced(silence.clone().into()),
             Content::SilenceEnd(id) => Input::SilencesEnded(vec![*id]),
+            Content::Responded(notification, response) => {
+                Input::Responded { notification: *notification, response: response.clone() }
+            }
+            Content::Settings(settings) => {
+                Input::UserSettings { user: OWN_USER.into(), settings: settings.clone().into() }
+            }
+            Content::Tick => Input::Tick,
             Content::ShuttingDown => Input::ShuttingDown,
         }
     }
@@ -110,6 +131,7 @@ struct Live {
     account: Account,
     events: Vec<String>,
     injections: BTreeMap<SessionId, Vec<InjectionId>>,
+    made: Vec<NotificationId>,
 }
 
 impl Live {
@@ -123,13 +145,14 @@ impl Live {
             account: Account::new(rules),
             events: Vec::new(),
             injections: BTreeMap::new(),
+            made: Vec::new(),
         }
     }
 
     fn step(&mut self, step: &Step) {
         self.pass(step.after_ms);
         match &step.what {
-            What::Emit { event_type, severity, scope, tool, n, own_key, cause } => {
+            What::Emit { event_type, severity, scope, tool, n, own_key, cause, delay } => {
                 let cause =
                     cause.and_then(|back| self.events.iter().rev().nth(back)).map(|id| id.as_str().into());
                 let (session, workspace) = SCOPES[*scope];
@@ -140,6 +163,7 @@ impl Live {
                     session: session.map(SessionId::new),
                     workspace: workspace.map(Into::into),
                     cause,
+                    deliver_after: delay.map(|delay| DELAYS[delay].into()),
                     ..self.event(TYPES[*event_type])
                 };
                 self.emit(event);
@@ -173,6 +197,14 @@ impl Live {
                 self.append(Content::Silence(silence));
             }
             What::Expire { silence } => self.append(Content::SilenceEnd(silence_id(*silence))),
+            What::Respond { newest, action } => {
+                let Some(id) = self.made.iter().rev().nth(*newest).copied() else { return };
+                let action = Action::VARIANTS[*action];
+                let until = Timestamp::from_millis(self.now.as_millis() + 30_000);
+                let until = (action == Action::Snooze).then_some(until);
+                self.append(Content::Responded(id, Response { action, by: "root".into(), until }));
+            }
+            What::Settings { settings } => self.append(Content::Settings(settings_of(*settings))),
             What::Shutdown => {
                 self.append(Content::ShuttingDown);
                 self.account.assert_no_row_waits();
@@ -183,6 +215,7 @@ impl Live {
     /// Ends everything: afterwards no batch is open and no deadline is left.
     fn end(&mut self) {
         // Without quiet hours and digests.
+        self.append(Content::Settings(UserSettings::default()));
         self.append(Content::Rules(1));
         self.append(Content::ShuttingDown);
         self.account.assert_no_row_waits();
@@ -200,7 +233,11 @@ impl Live {
         let now = Timestamp::from_millis(self.now.as_millis() + ms);
         while let Some((due, _)) = self.engine.poll_timeout().filter(|(due, _)| *due <= now) {
             self.now = due;
-            self.handle(None);
+            if ms > WATCHED_MS {
+                self.append(Content::Tick);
+            } else {
+                self.handle(None);
+            }
         }
         self.now = now;
     }
@@ -234,17 +271,17 @@ impl Live {
                         .or_default()
                         .extend(answer.injection.map(|injection| injection.id));
                 }
+                Output::Made(notification) => self.made.push(notification.id),
                 Output::Record(_)
                 | Output::Refuse { .. }
                 | Output::Wake(_)
-                | Output::Made(_)
                 | Output::Said(_)
                 | Output::Session(..) => {}
             }
         }
     }
 
-    /// What is suppressed, or held by quiet hours that do not end now.
+    /// What is suppressed, or held until a time that has not come.
     fn held(&self) -> BTreeSet<(SessionId, NotificationId)> {
         let mut held = BTreeSet::new();
         for session in self.engine.sessions().views() {
@@ -254,7 +291,11 @@ impl Live {
                     Hold::Silenced { .. } | Hold::Inhibited { .. } => {
                         self.engine.ends(hold).is_some_and(|until| until > self.now)
                     }
-                    Hold::Deferred { .. } => false,
+                    // A repetition may be recalled.
+                    Hold::Deferred { by: DelayedBy::Repetition, .. } => false,
+                    Hold::Deferred { waits, by: DelayedBy::Subscriber | DelayedBy::Event, .. } => {
+                        waits.iter().all(|wait| matches!(wait, Wait::Until(at) if *at > self.now))
+                    }
                 });
                 if is_held {
                     held.insert((session.id.clone(), pending.notification.id));
@@ -334,6 +375,27 @@ impl Live {
         let given = self.injections.get(&session).and_then(|given| given.iter().rev().nth(newest)).cloned();
         (session, given.unwrap_or_else(|| InjectionId::new("nosuch")))
     }
+}
+
+/// The settings of the user; none for 0.
+fn settings_of(number: usize) -> UserSettings {
+    let none = UserSettings::default();
+    let mute = |mute: Mute| UserSettings { mute: vec![mute], ..UserSettings::default() };
+    let subscriber = Some(SubscriberId::new("holds"));
+    match number {
+        0 => none,
+        1 => UserSettings { disabled: ["windowed", "answered"].map(SubscriberId::new).into(), ..none },
+        2 => mute(Mute { condition: Some("payload.n > 1".into()), ..Mute::default() }),
+        3 => mute(Mute { subscriber, session: Some(SessionId::new("root")), ..Mute::default() }),
+        4 => mute(Mute { below: Some(engine::notification::Priority::High), ..Mute::default() }),
+        5 => UserSettings { quiet: "22:14-22:16".parse().expect("hours"), ..none },
+        _ => UserSettings { level: Some(Activation::Passive), ..none },
+    }
+}
+
+/// Whether a silence names critical notifications.
+fn silences_critical(id: SilenceId) -> bool {
+    (0..SILENCES.len()).any(|number| silence_id(number) == id && SILENCES[number].1)
 }
 
 fn silence_id(number: usize) -> SilenceId {
@@ -418,8 +480,16 @@ fn live(steps: &[Step]) -> Live {
 
 #[test]
 fn lowered_limits_apply_as_soon_as_rules_change() {
-    let all_are_delivered =
-        |n| What::Emit { event_type: 3, severity: 2, scope: 0, tool: 0, n, own_key: false, cause: None };
+    let all_are_delivered = |n| What::Emit {
+        event_type: 3,
+        severity: 2,
+        scope: 0,
+        tool: 0,
+        n,
+        own_key: false,
+        cause: None,
+        delay: None,
+    };
     let mut steps = vec![Step { after_ms: 0, what: What::Open { session: 0 } }];
     steps.extend((0..12).map(|_| Step { after_ms: 1_000, what: all_are_delivered(1) }));
     // The queue holds two more than its limit, and the session is silent for longer than its limit.
@@ -433,8 +503,16 @@ fn lowered_limits_apply_as_soon_as_rules_change() {
 
 #[test]
 fn shortened_quiet_window_closes_batch_at_next_event() {
-    let modified =
-        What::Emit { event_type: 2, severity: 2, scope: 0, tool: 0, n: 1, own_key: false, cause: None };
+    let modified = What::Emit {
+        event_type: 2,
+        severity: 2,
+        scope: 0,
+        tool: 0,
+        n: 1,
+        own_key: false,
+        cause: None,
+        delay: None,
+    };
     let steps = [
         Step { after_ms: 0, what: modified.clone() },
         Step { after_ms: 1_000, what: What::Rules { generation: 1 } },

@@ -13,7 +13,7 @@ use std::{
 use engine::{
     Engine, Output,
     event::{Event, Scope, Seq, SessionId},
-    exchange::{Answer, CarrierEffect, ContextChange, Directive, Exchange, Harness, Injection, InjectionId},
+    exchange::{Answer, CarrierEffect, ContextChange, Directive, Exchange, Injection, InjectionId},
     ledger::{LedgerEntry, Reason, ThrottledBy},
     notification::{InjectionPoint, NotificationId, Priority, SubscriberId},
     rules::CompiledRules,
@@ -23,6 +23,7 @@ use toon::tokens;
 
 use super::{
     Content, Record,
+    answers::is_put_off,
     carriers::{self, Carriers},
     conditions::Conditions,
     offers::LeftBy,
@@ -63,7 +64,7 @@ pub(super) struct Known {
     pub(super) former: BTreeSet<SessionId>,
     pub(super) last_seen: Timestamp,
     /// How often it was asked to continue since the last start of a turn.
-    continuations: u32,
+    pub(super) continuations: u32,
 }
 
 /// The account of one timeline.
@@ -100,6 +101,8 @@ pub(super) struct Account {
     carriers: Carriers,
     /// Delivered conditions that were recalled, and have not returned since.
     pub(super) recalled: BTreeSet<(SessionId, NotificationId)>,
+    /// What waits for its repetition, or was snoozed after it had arrived.
+    pub(super) repeated: BTreeSet<(SessionId, NotificationId)>,
     /// The newest notification, and the sessions that have not got it yet.
     pub(super) routed: Option<(NotificationId, BTreeSet<SessionId>)>,
 }
@@ -124,6 +127,7 @@ impl Account {
             was_left: BTreeSet::new(),
             carriers: Carriers::default(),
             recalled: BTreeSet::new(),
+            repeated: BTreeSet::new(),
             routed: None,
         }
     }
@@ -217,6 +221,9 @@ impl Account {
             | Content::Closed(..)
             | Content::Silence(_)
             | Content::SilenceEnd(_)
+            | Content::Responded(..)
+            | Content::Settings(_)
+            | Content::Tick
             | Content::ShuttingDown => {}
         }
         None
@@ -241,37 +248,6 @@ impl Account {
         let before = self.owed.len();
         self.owed.extend(asked.map(|rule| ((seq, rule.id.clone()), false)));
         (self.owed.len() == before).then_some(LedgerEntry::Unmatched { seq })
-    }
-
-    fn meet(&mut self, id: &SessionId, harness: &Harness, now: Timestamp) {
-        if !self.open.contains_key(id) {
-            for other in self.open.values_mut().chain(self.away.values_mut()) {
-                other.former.remove(id);
-            }
-        }
-        let back = self.away.remove(id);
-        let open = self.open.entry(id.clone()).or_insert_with(|| {
-            back.unwrap_or_else(|| Known {
-                workspace: None,
-                parent: None,
-                pid: None,
-                former: BTreeSet::new(),
-                last_seen: now,
-                continuations: 0,
-            })
-        });
-        open.last_seen = now;
-        open.pid = harness.pid.or(open.pid);
-        open.workspace = harness.workspace.clone().or(open.workspace.take());
-        open.parent = harness.parent.clone().or(open.parent.take());
-    }
-
-    fn expect_restart(&mut self, exchange: &Exchange) {
-        if exchange.point == InjectionPoint::TurnStart
-            && let Some(open) = self.open.get_mut(&exchange.session)
-        {
-            open.continuations = 0;
-        }
     }
 
     /// The answer to a carrier is not repeated if its text never left while the injection was
@@ -309,9 +285,11 @@ impl Account {
             LedgerEntry::Unmatched { .. }
             | LedgerEntry::Throttled { .. }
             | LedgerEntry::Skipped { .. }
-            | LedgerEntry::Repeated { .. }
-            | LedgerEntry::Responded { .. }
             | LedgerEntry::ForUser { .. } => unreachable!("checked before, or not in this model"),
+            LedgerEntry::Repeated { notification, session, .. } => self.repeat(notification, session),
+            LedgerEntry::Responded { notification, session, action, .. } => {
+                self.answer(notification, session, *action);
+            }
             LedgerEntry::Batched { seq, subscriber } => {
                 let owed = self.owed.get_mut(&(*seq, subscriber.clone()));
                 assert_eq!(owed.map(|is_batched| std::mem::replace(is_batched, true)), Some(false));
@@ -339,8 +317,9 @@ impl Account {
                 assert!(!self.conditions.are_resolved(&made.subscriber, &made.events), "{entry:?}");
                 let place = self.place(session, notification);
                 let Place::Queued { again } = *place else { panic!("injected from {place:?}: {entry:?}") };
-                assert_eq!(again, redelivered.is_some(), "{entry:?}");
-                *place = Place::Leased { injection: *injection, again };
+                let is_marked = redelivered.is_some();
+                *place = Place::Leased { injection: *injection, again: is_marked };
+                assert!(again == is_marked || self.is_retaining(notification), "{entry:?}");
                 self.delivered.entry(session.clone()).or_default().insert(*notification);
             }
             LedgerEntry::Recalled { notification, session } => {
@@ -351,14 +330,16 @@ impl Account {
                 self.confirm_left(notification, session);
             }
             LedgerEntry::Confirmed { notification, session, .. } => {
-                let place = self.place(session, notification);
-                assert!(
-                    matches!(place, Place::Leased { .. } | Place::Queued { again: true }),
-                    "{place:?}: {entry:?}"
-                );
-                *place = Place::Over;
+                self.confirm(notification, session);
             }
             LedgerEntry::Returned { notification, session } => self.take_back(notification, session, content),
+            LedgerEntry::NotificationEnded {
+                notification,
+                session: Some(session),
+                reason: Reason::Unanswered,
+            } => {
+                self.end_unanswered(notification, session);
+            }
             LedgerEntry::NotificationEnded { notification, session: Some(session), reason } => {
                 self.end(notification, session, reason);
             }
@@ -435,8 +416,9 @@ impl Account {
             && exchange.carrier_effect == CarrierEffect::Cancel
             && answer.injection.is_none();
         let waiting = view.injector.view(Timestamp::ZERO).pending;
-        let mut critical =
-            waiting.iter().filter(|waiting| waiting.notification.priority == Priority::Critical);
+        let mut critical = waiting.iter().filter(|waiting| {
+            waiting.notification.priority == Priority::Critical && !is_put_off(&waiting.holds)
+        });
         let released = answer.injection.iter().flat_map(|injection| &injection.notifications);
         // The carrier's size bounds critical ones too; then no less urgent one may take the room.
         let is_full = exchange.budget.max_chars.is_some()
@@ -548,7 +530,12 @@ impl Account {
             let view = session.injector.view(now);
             let mut held = BTreeMap::new();
             for pending in view.pending {
-                held.insert(pending.notification.id, Place::Queued { again: pending.redelivered });
+                let id = pending.notification.id;
+                let again = match self.places[session.id].get(&id) {
+                    Some(Place::Queued { again }) if self.is_retaining(&id) => *again,
+                    _ => pending.redelivered,
+                };
+                held.insert(id, Place::Queued { again });
             }
             for lease in view.leases {
                 for id in lease.notifications {

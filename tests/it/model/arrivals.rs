@@ -3,8 +3,15 @@
 use engine::{event::SessionId, notification::NotificationId};
 
 use super::account::{Account, Place};
+use crate::support::generations;
 
 impl Account {
+    /// Whether a notification is a state that is retained. A session that opens gets it as a new one or
+    /// as one that another session left, which no entry tells apart, so its mark is not followed.
+    pub(super) fn is_retaining(&self, id: &NotificationId) -> bool {
+        generations::RETAINING.contains(&self.made[id].subscriber.as_str())
+    }
+
     /// A notification is queued because it is new, because it was pending for the session, or
     /// because a child left it.
     pub(super) fn queue(&mut self, id: &NotificationId, session: &SessionId) {
@@ -25,6 +32,9 @@ impl Account {
         }
         let had_left = self.was_left.remove(&(session.clone(), *id));
         let handed = if is_new || is_left { Some(again) } else { continued };
+        // A session that opens gets the states that are retained, unless it has or had them.
+        let is_unknown = had_left || !self.places.get(session).is_some_and(|places| places.contains_key(id));
+        let is_retained = is_unknown && self.is_retaining(id);
         if let Some(before) = handed {
             again = before;
         } else {
@@ -34,11 +44,13 @@ impl Account {
                     .get(child)
                     .is_some_and(|places| matches!(places.get(id), Some(Place::Queued { .. })))
             });
-            let child = left_by.unwrap_or_else(|| panic!("{id} has no way into the queue of {session}"));
-            // If the child stays open, its queue will not agree with this.
-            let place = self.place(&child, id);
-            again = *place == Place::Queued { again: true };
-            *place = Place::Over;
+            assert!(left_by.is_some() || is_retained, "{id} has no way into the queue of {session}");
+            if let Some(child) = left_by {
+                // If the child stays open, its queue will not agree with this.
+                let place = self.place(&child, id);
+                again = *place == Place::Queued { again: true };
+                *place = Place::Over;
+            }
         }
         let places = self.places.entry(session.clone()).or_default();
         let before = places.insert(*id, Place::Queued { again });
@@ -51,7 +63,9 @@ impl Account {
     /// A delivered condition that still holds is pending again.
     pub(super) fn recall(&mut self, id: &NotificationId, session: &SessionId) {
         let made = &self.made[id];
-        assert!(self.conditions.hold(&made.subscriber, &made.events), "{id} does not hold");
+        let is_absence = generations::ABSENT_ID == made.subscriber.as_str();
+        let holds = is_absence || self.conditions.hold(&made.subscriber, &made.events);
+        assert!(holds, "{id} does not hold");
         let places = self.places.entry(session.clone()).or_default();
         let before = places.insert(*id, Place::Queued { again: true });
         assert!(matches!(before, None | Some(Place::Over)), "{id} in {session}: {before:?}");

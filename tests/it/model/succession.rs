@@ -1,18 +1,51 @@
 //! The part of the account about contexts: sessions that continue or copy others, and cancelled
 //! calls.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use engine::{
     event::SessionId,
-    exchange::{Answer, ContextChange, Exchange},
-    notification::{NotificationId, Priority},
+    exchange::{Answer, ContextChange, Exchange, Harness},
+    notification::{InjectionPoint, NotificationId, Priority},
 };
 use journal::time::Timestamp;
 
 use super::account::{Account, Known, Place};
 
 impl Account {
+    /// Notes that a session is there, with what its harness reports.
+    pub(super) fn meet(&mut self, id: &SessionId, harness: &Harness, now: Timestamp) {
+        if !self.open.contains_key(id) {
+            for other in self.open.values_mut().chain(self.away.values_mut()) {
+                other.former.remove(id);
+            }
+        }
+        let back = self.away.remove(id);
+        let open = self.open.entry(id.clone()).or_insert_with(|| {
+            back.unwrap_or_else(|| Known {
+                workspace: None,
+                parent: None,
+                pid: None,
+                former: BTreeSet::new(),
+                last_seen: now,
+                continuations: 0,
+            })
+        });
+        open.last_seen = now;
+        open.pid = harness.pid.or(open.pid);
+        open.workspace = harness.workspace.clone().or(open.workspace.take());
+        open.parent = harness.parent.clone().or(open.parent.take());
+    }
+
+    /// A new turn begins: the agent may be asked to continue again.
+    pub(super) fn expect_restart(&mut self, exchange: &Exchange) {
+        if exchange.point == InjectionPoint::TurnStart
+            && let Some(open) = self.open.get_mut(&exchange.session)
+        {
+            open.continuations = 0;
+        }
+    }
+
     /// Finds the session that is continued or copied: the named one, or the newest one of the same
     /// process.
     pub(super) fn expect_succession(&mut self, exchange: &Exchange, now: Timestamp) {
@@ -61,6 +94,9 @@ impl Account {
         let Place::Queued { again } = *place else { return None };
         if ends {
             *place = Place::Over;
+        }
+        if self.repeated.contains(&(from.clone(), *id)) {
+            self.repeated.insert((to.clone(), *id));
         }
         if self.cancelled.contains(&(from, *id)) {
             self.cancelled.insert((to.clone(), *id));

@@ -8,13 +8,16 @@ use proptest::prelude::*;
 use crate::support::generations::GENERATIONS;
 
 /// Event types; the last one matches no subscriber.
-pub(super) const TYPES: [&str; 7] = [
+pub(super) const TYPES: [&str; 10] = [
     "tool.call.failure",
     "tool.call.timeout",
     "fs.file.modified",
     "ci.check.passed",
     "ci.run.done",
     "budget.token.exceeded",
+    "job.run.done",
+    "deploy.state.changed",
+    "pager.alert.fired",
     "nobody.asks",
 ];
 /// Values that the author of a template would not expect.
@@ -49,6 +52,12 @@ pub(super) const SILENCES: [([Option<&str>; 4], bool); 7] = [
     ([Some("kept"), None, None, None], true),
 ];
 
+/// What an event waits for by itself.
+pub(super) const DELAYS: [&str; 5] = ["1 turn", "20s", "tool:grep or 5s", "event:budget.**", "20d"];
+
+/// Number of the settings of the user.
+pub(super) const SETTINGS: usize = 7;
+
 /// Inputs in their order.
 #[derive(Clone)]
 pub(super) struct Timeline(pub(super) Vec<Step>);
@@ -71,6 +80,7 @@ pub(super) enum What {
         n: u8,
         own_key: bool,
         cause: Option<usize>,
+        delay: Option<usize>,
     },
     /// Events of which each is the cause of the next.
     Loop {
@@ -102,6 +112,14 @@ pub(super) enum What {
     },
     Expire {
         silence: usize,
+    },
+    /// An answer to the newest notification, or to one before it.
+    Respond {
+        newest: usize,
+        action: usize,
+    },
+    Settings {
+        settings: usize,
     },
     Shutdown,
 }
@@ -160,6 +178,8 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (0..SILENCES.len(), 1..90_000_u64)
             .prop_map(|(silence, lasts_ms)| What::Silence { silence, lasts_ms }),
         1 => (0..SILENCES.len()).prop_map(|silence| What::Expire { silence }),
+        3 => (0..6_usize, 0..4_usize).prop_map(|(newest, action)| What::Respond { newest, action }),
+        1 => (0..SETTINGS).prop_map(|settings| What::Settings { settings }),
         1 => Just(What::Shutdown),
     ];
     (after_ms, what).prop_map(|(after_ms, what)| Step { after_ms, what })
@@ -168,8 +188,10 @@ fn step() -> impl Strategy<Value = Step> {
 fn emit() -> impl Strategy<Value = What> {
     let severity = prop_oneof![1 => 0..5_usize, 2 => 2..4_usize];
     let cause = prop::option::weighted(0.2, 0..3_usize);
-    (0..TYPES.len(), severity, 0..SCOPES.len(), 0..TOOLS.len(), 0..4_u8, prop::bool::weighted(0.1), cause)
-        .prop_map(|(event_type, severity, scope, tool, n, own_key, cause)| What::Emit {
+    let own_key = prop::bool::weighted(0.1);
+    let delay = prop::option::weighted(0.1, 0..DELAYS.len());
+    (0..TYPES.len(), severity, 0..SCOPES.len(), 0..TOOLS.len(), 0..4_u8, own_key, cause, delay).prop_map(
+        |(event_type, severity, scope, tool, n, own_key, cause, delay)| What::Emit {
             event_type,
             severity,
             scope,
@@ -177,7 +199,9 @@ fn emit() -> impl Strategy<Value = What> {
             n,
             own_key,
             cause,
-        })
+            delay,
+        },
+    )
 }
 
 prop_compose! {

@@ -209,6 +209,73 @@ inhibited_by = ["tool.call.failure"]
 inhibit_equal = ""
 "#;
 
+/// Repeated until somebody answers.
+const ANSWERED: &str = r#"
+[subscriber]
+id = "answered"
+[events]
+types = ["pager.alert.fired"]
+[batching]
+window_ms = 0
+[repeat]
+after = ["10s", "2 turns", "1m"]
+raise = ["normal", "high", "critical"]
+[output]
+priority = "normal"
+inject_at = "after_tool"
+requires_response = true
+"#;
+
+/// Repeated as long as its condition holds.
+const LASTING: &str = r#"
+[subscriber]
+id = "lasting"
+[events]
+types = ["pager.alert.fired", "tool.call.timeout"]
+[batching]
+window_ms = 500
+[limits]
+resolved_by = ["ci.check.passed"]
+equal = "payload.tool"
+[repeat]
+until = "resolved"
+after = ["20s", "1 turn"]
+endless = true
+[output]
+priority = "high"
+inject_at = "after_tool"
+"#;
+
+/// Sessions open with its newest states.
+const STATE: &str = r#"
+[subscriber]
+id = "state"
+[events]
+types = ["deploy.state.changed"]
+[batching]
+window_ms = 400
+[limits]
+supersede_key = "payload.tool"
+retain = "2m"
+"#;
+
+/// Made of what does not come.
+const MISSED: &str = r#"
+[subscriber]
+id = "missed"
+[events]
+types = ["job.run.done"]
+[batching]
+window_ms = 800
+[absent]
+after = "5s"
+by = "payload.tool"
+forget = "2m"
+[output]
+priority = "high"
+inject_at = "after_tool"
+"#;
+
 /// Closes by its time alone.
 const DIGEST: &str = r#"
 [subscriber]
@@ -224,8 +291,12 @@ max_size = 2
 priority = "high"
 "#;
 
-/// Subscribers whose batches can be open after the daemon has stopped.
-pub(crate) const OPEN_AFTER_SHUTDOWN: [&str; 2] = ["night", "digest"];
+/// Subscribers whose batches can be open, or whose events wait, after the daemon has stopped.
+pub(crate) const OPEN_AFTER_SHUTDOWN: [&str; 3] = ["night", "digest", ABSENT_ID];
+/// The subscriber of what does not come.
+pub(crate) const ABSENT_ID: &str = "missed";
+/// Subscribers whose states are retained.
+pub(crate) const RETAINING: [&str; 1] = ["state"];
 
 /// Subscribes to the engine's own events.
 const WATCHER: &str = r#"
@@ -291,13 +362,14 @@ unclaimed_ttl = "1m"
 pub(crate) fn sources(number: usize) -> Sources {
     match number {
         0 => {
-            let held = [NIGHT, DELAYED, INHIBITED, INHIBITED_OCCURRENCES, DIGEST];
+            let held =
+                [NIGHT, DELAYED, INHIBITED, INHIBITED_OCCURRENCES, DIGEST, ANSWERED, LASTING, STATE, MISSED];
             let others = [WINDOWED, QUIET, LIMITED, URGENT, PATIENT, OFF, BROKEN, WATCHER, HOLDS, NARROWER];
             files(LIMITS, &[&others[..], &held].concat())
         }
         1 => files(NARROW_LIMITS, &[QUIET_OTHERWISE, LIMITED, URGENT, WATCHER]),
         _ => {
-            let held = [NIGHT, INHIBITED, DIGEST];
+            let held = [NIGHT, INHIBITED, DIGEST, LASTING, STATE, MISSED];
             let others = [WINDOWED, QUIET, LIMITED, URGENT, PATIENT, BROKEN, HOLDS, NARROWER];
             files(NARROW_LIMITS, &[&others[..], &held].concat())
         }
