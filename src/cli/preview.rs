@@ -29,7 +29,7 @@ use crate::{
         compile::Compiled,
         layers::Sources,
         report::Place,
-        trial::preview::{Preview, Previewed, for_all, hostile, varied},
+        trial::preview::{Preview, Previewed, for_all, hostile},
     },
 };
 
@@ -232,7 +232,7 @@ impl Page<'_> {
             let cycle = given.events.iter().take(own).cycle().take(count).enumerate();
             let events = cycle.map(|(index, event)| match index / own {
                 0 => event.clone(),
-                number => varied(event, number),
+                number => self.preview.varied(event, number),
             });
             let events: Vec<TestEvent> = events.collect();
             let first = events.first().map(|event| event.event_type.to_string()).unwrap_or_default();
@@ -386,6 +386,13 @@ mod tests {
         }
         let forty = shown(SUBSCRIBER, &["deploys", "--count", "40"]).expect("it is shown");
         assert!(forty.contains("  deploys[15]{name,n}:\n") && forty.contains("\n  omitted: 25\n"), "{forty}");
+    }
+
+    #[test]
+    fn varied_events_pass_the_condition() {
+        let strict = SUBSCRIBER.replace("payload.name != 'test'", "payload.n == 1");
+        let text = shown(&strict, &["deploys", "--count", "3"]).expect("it is shown");
+        assert!(text.contains("\n  deploys[3]{name,n}:\n    web7,1\n    web8,1\n    web9,1\n"), "{text}");
     }
 
     #[test]

@@ -108,6 +108,28 @@ impl<'c> Preview<'c> {
         Some(TestEvent { severity: None, ..event(event_type, fields.into()) })
     }
 
+    /// A copy of `event` with other texts and numbers. If `where` refuses it, the fields that `where`
+    /// names stay, so that the copy passes as `event` does.
+    pub fn varied(&self, event: &TestEvent, number: usize) -> TestEvent {
+        let mut copy = varied(event, number);
+        let Some(condition) = &self.rule.condition else { return copy };
+        let example = Event::example(copy.event_type.clone(), copy.payload.clone().into());
+        let source = copy.source.clone().unwrap_or_else(|| Arc::clone(&example.source));
+        let default = || self.severities.default_severity(copy.event_type.as_str());
+        let severity = copy.severity.unwrap_or_else(default);
+        if condition.test(&Arc::new(Event { source, severity, ..example })) == Ok(true) {
+            return copy;
+        }
+        if let Some(fields) = copy.payload.as_object_mut() {
+            for name in condition.fields().iter() {
+                if let Some(own) = event.payload.get(name) {
+                    fields.insert(name.clone(), own.clone());
+                }
+            }
+        }
+        copy
+    }
+
     /// Plays `events` at one time, and then an exchange in each of `formats` at the time at which
     /// the first notification is made.
     pub fn play(&self, events: &[TestEvent], formats: &[Format]) -> Previewed {
