@@ -2,12 +2,12 @@
 //! outputs are the real ones.
 //!
 //! In `README.md` and `docs/subscribers.md` a `toml` block with `[subscriber]` is a subscriber's
-//! file; any other `toml` block is a part of one. If a `toon` block follows, it shows the
-//! subscriber's output for the events in the `json` block above. A `jinja` block followed by a
-//! `toon` block is a template and its output for the events in the `json` block above; one that
-//! begins with `{# fails #}` has to fail, and one that begins with the comment of a path in
-//! `templates/lib/` is that library. Any other `jinja` block is the template of the subscriber
-//! above it.
+//! file, whose tests pass unless the block is `toml fails`; any other `toml` block is a part of one.
+//! If a `toon` block follows, it shows the subscriber's output for the events in the `json` block
+//! above. A `jinja` block followed by a `toon` block is a template and its output for the events in
+//! the `json` block above; one that begins with `{# fails #}` has to fail, and one that begins with
+//! the comment of a path in `templates/lib/` is that library. Any other `jinja` block is the template
+//! of the subscriber above it.
 //!
 //! In a harness's document the table of the client's own messages has the rows of the program, and
 //! rows of messages that the client never sends to its agent.
@@ -47,7 +47,11 @@ const NATIVE: &str = "## What it says by itself";
 
 pub(crate) struct Block {
     pub(crate) language: String,
+    /// The words after the language.
+    pub(crate) marks: String,
     pub(crate) text: String,
+    /// The line of its opening fence, from 1.
+    pub(crate) number: usize,
     /// Its position, for messages.
     pub(crate) place: String,
 }
@@ -66,7 +70,8 @@ fn documented_subscribers_compile_and_pass_their_tests() {
                 false => compile_with(EXAMPLE, &completed(block), &templates),
             };
             assert_eq!(compiled.report.to_string(), "", "{}", block.place);
-            run_tests(&compiled, &block.place);
+            let failed = failed_tests(&compiled);
+            assert_eq!(!failed.is_empty(), block.marks == "fails", "{}: {failed:?}", block.place);
         }
     }
 }
@@ -143,29 +148,34 @@ fn no_document_has_the_marks_of_a_merge() {
     assert!(count > 30, "{count} documents");
 }
 
-fn read(document: &str) -> String {
+pub(crate) fn read(document: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(document);
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{document}: {error}"))
 }
 
+/// The fenced blocks of a document. A block ends with a fence of at least as many backticks.
 pub(crate) fn blocks(document: &str) -> Vec<Block> {
     let text = read(document);
     let mut blocks: Vec<Block> = Vec::new();
-    let mut is_open = false;
-    for (number, line) in (1..).zip(text.lines()) {
-        match (is_open, line.strip_prefix("```")) {
-            (true, Some(_)) => is_open = false,
-            (false, Some(language)) => {
-                let place = format!("{document}:{number}");
-                blocks.push(Block { language: language.to_owned(), text: String::new(), place });
-                is_open = true;
-            }
-            (true, None) => {
+    let mut open_fence = None;
+    for (line, number) in text.lines().zip(1..) {
+        let rest = line.trim_start_matches('`');
+        let backticks = line.len() - rest.len();
+        match open_fence {
+            Some(fence) if backticks >= fence && rest.is_empty() => open_fence = None,
+            Some(_) => {
                 let block = blocks.last_mut().expect("a block is open");
                 block.text.push_str(line);
                 block.text.push('\n');
             }
-            (false, None) => {}
+            None if backticks >= 3 => {
+                let (language, marks) = rest.split_once(' ').unwrap_or((rest, ""));
+                let [language, marks] = [language, marks].map(str::to_owned);
+                let place = format!("{document}:{number}");
+                blocks.push(Block { language, marks, text: String::new(), number, place });
+                open_fence = Some(backticks);
+            }
+            None => {}
         }
     }
     blocks
@@ -237,12 +247,14 @@ fn compile_with(name: &str, text: &str, templates: &[(String, String)]) -> Compi
     compile(&Sources::shipped().with(files, []), &[])
 }
 
-fn run_tests(compiled: &Compiled, place: &str) {
-    for case in Cases::new(compiled).iter() {
-        if let Err(wrong) = case.run() {
-            panic!("{place}: {}, {}: {wrong}", case.subscriber(), case.test.name);
-        }
-    }
+/// What is wrong with each test that fails.
+fn failed_tests(compiled: &Compiled) -> Vec<String> {
+    let cases = Cases::new(compiled);
+    let failed = cases.iter().filter_map(|case| {
+        let wrong = case.run().err()?;
+        Some(format!("{}, {}: {wrong}", case.subscriber(), case.test.name))
+    });
+    failed.collect()
 }
 
 /// The events of a `json` block, which is a list of objects.
