@@ -8,7 +8,7 @@ use super::{
     CliError, Context,
     terminal::{Terminal, Tone, width},
 };
-use crate::config::reference::{Entry, Topic};
+use crate::config::reference::{Entry, Example, Topic};
 
 /// The widest column of names.
 const NAME_MAX: usize = 32;
@@ -66,9 +66,15 @@ fn list(entries: &[Entry], terminal: &Terminal) -> String {
 fn page(entry: &Entry, terminal: &Terminal) -> String {
     let mut text = terminal.paint(Tone::Heading, &entry.name) + "\n";
     let _ = writeln!(text, "  {}", terminal.wrap(&entry.says, 2, 2));
-    if !entry.more.is_empty() {
+    let indented = |text: &str| text.lines().map(|line| format!("  {line}\n")).collect::<String>();
+    let example = entry.example.map(|example| {
+        let Example { text, writes } = example;
+        format!("{}writes\n{}", indented(text), indented(writes))
+    });
+    let more = entry.more.clone() + &example.unwrap_or_default();
+    if !more.is_empty() {
         text.push('\n');
-        for line in entry.more.lines() {
+        for line in more.lines() {
             let line =
                 if line.is_empty() { String::new() } else { format!("  {}", terminal.wrap(line, 2, 4)) };
             let _ = writeln!(text, "{line}");

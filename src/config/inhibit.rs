@@ -30,10 +30,10 @@ settings! {
     /// Which events inhibit those of this subscriber.
     pub(super) struct Keys from Section<'_> {
         /// The types of events that inhibit those of this subscriber for 10 minutes each: an
-        /// occurrence ends as `inhibited`, a condition is [held](#from-event-to-notification). They
-        /// inhibit whether anybody takes them or not, and also what came shortly before and is still
-        /// pending. An untrusted event inhibits no trusted one, and only a critical one inhibits
-        /// critical ones.
+        /// occurrence ends as `inhibited`, a condition is
+        /// [held](batching.md#from-event-to-notification). They inhibit whether anybody takes them or
+        /// not, and also what came shortly before and is still pending. An untrusted event inhibits no
+        /// trusted one, and only a critical one inhibits critical ones.
         inhibited_by: Vec<Pattern> = Vec::new(), patterns();
         /// The fields in which both events must be equal; `""` for everything. A table, from the
         /// fields of the inhibited event to those of the other one, if their names differ. An event

@@ -1,6 +1,6 @@
 //! The keys of TOML files: their readers, and the tables of a file as the rows of `settings!` describe
 //! them. From the rows `config/aside.toml`, the schemas in `config/` and the tables of keys in
-//! docs/subscribers.md are generated; a test compares them.
+//! docs/reference.md are generated; a test compares them.
 
 use std::{net::SocketAddr, ops::RangeInclusive, sync::Arc, time::Duration};
 

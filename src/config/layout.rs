@@ -274,12 +274,12 @@ pub(super) fn keys() -> Vec<Key> {
         /// generic table. It cannot be used together with `one`, `many` or `table`.
         template: String, line(),
             else "without `one`, `many` and `table` the one named like the id, else the generic table";
-        /// The text of one event, see [what it says](#what-a-notification-says).
+        /// The text of one event, see [what it says](templates.md#what-a-notification-says).
         one: String, line();
         /// The text of several events, with the variables of a template; also of one event if there
         /// is no `one`. It cannot be used together with `table`.
         many: String, line();
-        /// The table of several events, see [what it says](#what-a-notification-says).
+        /// The table of several events, see [what it says](templates.md#what-a-notification-says).
         table: (), table(keys! {
             /// The key above the rows.
             key: String, required_line();
@@ -289,7 +289,7 @@ pub(super) fn keys() -> Vec<Key> {
             repeats: bool = true, flag();
         });
         /// Words for a person about one event, in at most 1,000 bytes of Jinja, see
-        /// [a sentence](#a-sentence-for-a-person).
+        /// [a sentence](templates.md#a-sentence-for-a-person).
         sentence: String, line(), else "the first values of the text";
     }
 }

@@ -54,10 +54,10 @@ settings! {
         /// the session's context (`"context:80%"`, as [it is reported](sources.md)).
         deliver_after: Vec<Delay> = Vec::new(), delays(WAITS_MAX), else "nothing";
         /// The state that an event gives: a newer event replaces an older one with equal values that
-        /// is [pending](#from-event-to-notification).
+        /// is [pending](batching.md#from-event-to-notification).
         supersede_key: Vec<FieldPath> = Vec::new(), fields();
         /// The types of events that end the conditions of this subscriber: a condition
-        /// [holds until then](#from-event-to-notification).
+        /// [holds until then](batching.md#from-event-to-notification).
         resolved_by: Vec<Pattern> = Vec::new(), patterns();
         /// The fields in which such an event must equal the one that it resolves; `""` for
         /// everything.
@@ -65,7 +65,7 @@ settings! {
         /// What an event is about, such as a commit: without a known order, events with different
         /// values neither replace nor resolve each other.
         revision: Vec<FieldPath> = Vec::new(), fields();
-        /// The values that [order](#from-event-to-notification) the events about one state, the most
+        /// The values that [order](batching.md#from-event-to-notification) the events about one state, the most
         /// significant first: numbers or times.
         order_by: Vec<FieldPath> = Vec::new(), fields();
     }
@@ -212,7 +212,7 @@ settings! {
         dedupe_window: Duration, duration(DEDUPE_WINDOW), else "`dedupe_window_ms`";
         /// The fields that `dedupe_key = "payload"` leaves out, such as a time.
         dedupe_ignore: Vec<FieldPath> = Vec::new(), fields();
-        /// Which of equal events a row shows, see [dedupe](#from-event-to-notification).
+        /// Which of equal events a row shows, see [dedupe](batching.md#from-event-to-notification).
         dedupe_keep: Keep = Keep::First, word();
     }
 }

@@ -14,8 +14,8 @@ use engine::{
     words::Words,
 };
 
-pub use self::entry::Entry;
 use self::entry::Row;
+pub use self::entry::{Entry, Example};
 use crate::config::{
     keys,
     lints::LINTS,
@@ -67,6 +67,7 @@ impl Topic {
                     name: (*name).to_owned(),
                     says: (*says).to_owned(),
                     more: String::new(),
+                    example: None,
                 };
                 names::VARIABLES.iter().map(variable).collect()
             }
@@ -79,6 +80,7 @@ impl Topic {
                     name: lint.name.as_str().to_owned(),
                     says: format!("{}: {}", lint.level.as_str(), lint.finds),
                     more: lint.to_string().lines().skip(1).map(|line| format!("{line}\n")).collect(),
+                    example: None,
                 })
                 .collect(),
             Self::Reasons => Reason::texts().map(reason_entry).collect(),
@@ -125,7 +127,7 @@ fn reason_entry(text: ReasonText) -> Entry {
     }
     let first = text.event.as_ref().or(text.notification.as_ref());
     let says = first.map(|sentence| sentence.end.replace("{detail}", "..")).unwrap_or_default();
-    Entry { name: text.word.to_owned(), says, more }
+    Entry { name: text.word.to_owned(), says, more, example: None }
 }
 
 fn key_entries() -> Vec<Entry> {
@@ -148,7 +150,7 @@ fn key_entries() -> Vec<Entry> {
             if key.is_required {
                 more.push_str("required\n");
             }
-            Entry { name: format!("{name}.{}", key.name), says: plain(&joined(key.doc)), more }
+            Entry { name: format!("{name}.{}", key.name), says: plain(&joined(key.doc)), more, example: None }
         })
     };
     tables.into_iter().flat_map(of_table).collect()

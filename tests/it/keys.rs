@@ -1,8 +1,9 @@
 //! What is generated from the rows of `settings!`, which describe the keys of files:
-//! `config/aside.toml`, a JSON schema of each kind of file, and the tables in docs/subscribers.md.
+//! `config/aside.toml`, a JSON schema of each kind of file, and the tables in docs/reference.md.
 //!
 //! `ASIDE_BLESS=1 cargo test --test it -- keys` writes the files.
 
+mod reference;
 mod text;
 mod valid;
 
@@ -18,6 +19,7 @@ use engine::event::catalogue;
 use serde_json::Value;
 
 use self::{
+    reference::topic_tables,
     text::{COLUMNS, key_tables, settings_file},
     valid::faults,
 };
@@ -25,7 +27,7 @@ use self::{
 const SETTINGS: &str = "config/aside.toml";
 const SETTINGS_SCHEMA: &str = "config/aside.schema.json";
 const SUBSCRIBER_SCHEMA: &str = "config/subscriber.schema.json";
-const DOCUMENT: &str = "docs/subscribers.md";
+const DOCUMENT: &str = "docs/reference.md";
 
 fn read(path: &str) -> String {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap_or_default()
@@ -79,8 +81,9 @@ fn event_types_fit_their_schema() {
 }
 
 #[test]
-fn documented_keys_are_generated_from_the_rows() {
-    check(DOCUMENT, &key_tables(&read(DOCUMENT), &keys::subscriber()));
+fn the_reference_is_generated_from_the_rows() {
+    let with_keys = key_tables(&read(DOCUMENT), &keys::subscriber());
+    check(DOCUMENT, &topic_tables(&with_keys));
 }
 
 /// The settings file, in which the keys without a default are in force.

@@ -15,7 +15,10 @@ use aside::config::{
 };
 use engine::event::catalogue;
 
-use crate::{docs::blocks, support::rules::with_user_sources};
+use crate::{
+    docs::{SUBSCRIBER_PAGES, blocks},
+    support::rules::with_user_sources,
+};
 
 /// The subscriber of the examples that are templates.
 const SUBSCRIBER: (&str, &str) =
@@ -143,7 +146,7 @@ fn no_lint_error_is_in_four_section_files() {
 #[test]
 fn no_lint_fires_in_the_documents_subscribers() {
     let mut count = 0;
-    for document in ["README.md", "docs/subscribers.md"] {
+    for document in SUBSCRIBER_PAGES {
         for block in blocks(document).iter().filter(|block| block.language == "toml") {
             let Ok(table) = block.text.parse::<toml::Table>() else { continue };
             if !table.contains_key("subscriber") {
@@ -159,15 +162,6 @@ fn no_lint_fires_in_the_documents_subscribers() {
         }
     }
     assert!(count > 2, "{count} subscribers");
-}
-
-#[test]
-fn documents_have_the_table_of_lints() {
-    let text = fs::read_to_string("docs/subscribers.md").expect("UTF-8");
-    for lint in LINTS {
-        let row = format!("| `{}` | {} | {} |", lint.name.as_str(), lint.level.as_str(), lint.finds);
-        assert!(text.contains(&row), "docs/subscribers.md lacks the row\n{row}");
-    }
 }
 
 #[test]

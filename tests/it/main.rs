@@ -34,6 +34,7 @@ mod keys;
 mod kill;
 mod last_good;
 mod libraries;
+mod links;
 mod lints;
 mod loops;
 mod lsp;

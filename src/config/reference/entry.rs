@@ -7,14 +7,19 @@ pub struct Entry {
     pub name: String,
     /// The meaning, in one line.
     pub says: String,
-    /// Further lines: limits, defaults, an example.
+    /// Further lines: limits, defaults.
     pub more: String,
+    /// A text that uses it.
+    pub example: Option<Example>,
 }
 
-/// A line of a text, and what it writes.
-pub(super) struct Example {
-    pub(super) text: &'static str,
-    pub(super) writes: &'static str,
+/// Lines of a text, and what they write.
+#[derive(Debug, Clone, Copy)]
+pub struct Example {
+    /// The lines of the text.
+    pub text: &'static str,
+    /// What they write.
+    pub writes: &'static str,
 }
 
 /// A row of a hand-written table.
@@ -35,9 +40,7 @@ pub(super) const fn row(
 
 impl Row {
     pub(super) fn entry(&self) -> Entry {
-        let Example { text, writes } = self.example;
-        let indented = |text: &str| text.lines().map(|line| format!("  {line}\n")).collect::<String>();
-        let more = format!("{}writes\n{}", indented(text), indented(writes));
-        Entry { name: self.name.to_owned(), says: self.says.to_owned(), more }
+        let [name, says] = [self.name, self.says].map(str::to_owned);
+        Entry { name, says, more: String::new(), example: Some(self.example) }
     }
 }

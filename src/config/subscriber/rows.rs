@@ -54,7 +54,7 @@ settings! {
         /// A [semantic version](https://semver.org), for people.
         version: semver::Version, version(), else "none";
         /// `true`: keys that the file does not name stay as in the
-        /// [earlier layer](#changing-what-ships).
+        /// [earlier layer](changing-what-ships.md#changing-what-ships).
         inherit: bool = false, flag();
         /// `false` keeps the file and ends its events as `subscriber_off`. If a reload disables it,
         /// its pending notifications end in the same way.
@@ -74,7 +74,7 @@ settings! {
         severity_when: Vec<SeverityRule> = Vec::new(), severities_when(SEVERITIES_MAX, severity_keys());
         /// The lowest severity that passes; `warn` is `warning`.
         severity_filter: Severity = Severity::Debug, severity();
-        /// An expression that must be true, see [where](#where).
+        /// An expression that must be true, see [where](selecting.md#where).
         condition "where": Condition, condition(), else "none";
     }
 }
@@ -88,11 +88,11 @@ settings! {
         /// The point that releases a notification; [api.md](api.md#what-a-point-releases) has the
         /// table.
         inject_at: InjectionPoint, among(&POINTS), else "`\"after_tool\"`, for low `\"turn_end\"`";
-        /// The effect of a pending notification, see [activation](#activation).
+        /// The effect of a pending notification, see [activation](delivery.md#activation).
         activation: Activation = Activation::default(), word();
         /// `session`: an active notification for a folder or for all sessions is passive.
         active_for: ActiveFor = ActiveFor::default(), word();
-        /// The effect of a critical notification on a running turn, see [activation](#activation).
+        /// The effect of a critical notification on a running turn, see [activation](delivery.md#activation).
         interrupt: Interrupt = Interrupt::default(), word();
         /// A trusted event of at least this severity makes a critical, immediate notification of its
         /// own; `"never"` is an error in a core subscriber.
@@ -100,10 +100,10 @@ settings! {
         /// The most tokens of one notification, estimated; never more than `injection.max_tokens`
         /// less 60 for its wrapper.
         max_tokens: Tokens = MAX_TOKENS, number(Tokens(20)..=Tokens(2_000));
-        /// The receiver of the notifications, see [audience](#audience).
+        /// The receiver of the notifications, see [audience](delivery.md#audience).
         audience: Audience = Audience::default(), word();
         /// Whether the agent is asked to answer: the text then has `respond: ID`, see
-        /// [responses](#responses-and-repetition).
+        /// [responses](delivery.md#responses-and-repetition).
         requires_response: bool = false, flag();
     }
 }
@@ -156,7 +156,7 @@ impl Section<'_> {
 pub fn tables() -> Vec<FileTable> {
     let core = keys! {
         /// `true`: the subscriber cannot be disabled here, nor silenced by a
-        /// [later layer](#changing-what-ships).
+        /// [later layer](changing-what-ships.md#changing-what-ships).
         core: bool = false, flag();
     };
     let with = |table: Table, keys: Vec<Vec<Key>>| Table {

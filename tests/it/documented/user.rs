@@ -13,6 +13,7 @@ use std::{
 };
 
 use hook::client::Client;
+use serde_json::Value;
 
 use crate::{
     screens::terminal_of,
@@ -102,7 +103,22 @@ impl User {
         // The read ends with an error once all copies of the other end are closed.
         terminal.read_to_end(&mut shown).ok();
         let has_succeeded = child.wait().expect("it ends").success();
+        self.wait_for_history();
         Ran { shown: text(&shown).replace("\r\n", "\n"), has_succeeded }
+    }
+
+    /// Waits until the history has what was published, if the daemon runs.
+    fn wait_for_history(&self) {
+        let client = Client::new(self.socket(), PATIENCE);
+        eventually("the history has caught up", || {
+            let Ok(answer) = client.request("GET", "/v1/events?limit=1", &[], b"") else { return Some(()) };
+            let body: Value = serde_json::from_slice(&answer.body).ok()?;
+            (body["projection"]["behind"] == 0).then_some(())
+        });
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.home().join(".local/state/aside/aside.sock")
     }
 
     /// Runs `aside ask ..`, and answers the question with yes.
@@ -157,7 +173,7 @@ impl User {
         let usual = if body.is_empty() { "GET" } else { "POST" };
         let named = after("-X");
         let method = named.as_deref().unwrap_or(usual);
-        let client = Client::new(self.home().join(".local/state/aside/aside.sock"), PATIENCE);
+        let client = Client::new(self.socket(), PATIENCE);
         let headers: &[(&str, &str)] = &[("content-type", "application/json")];
         client.request(method, url, headers, body.as_bytes()).expect("an answer").status
     }

@@ -16,8 +16,8 @@ const VARIABLE: [(&str, &str); 14] = [
     ("AGO", r"\b[0-9]+ ?(?:ms|s|m|h|d) ago\b"),
     ("TIME", r"(?<before>in )[0-9]+ ms\b"),
     ("TIME", r"(?<before>open for )[0-9.]+ s(?: more)?\b"),
-    // An hour that has begun.
-    ("in 1h", r"\bin 59m\b"),
+    // The time that remains until an end.
+    ("TIME", r"(?<before>\bin )[0-9]+[smhd](?: [0-9]+[smhd])?\b"),
     ("HASH", r"(?<before>hash )[0-9a-f]{12}\b"),
     ("PROCESS", r"(?<before>process )[0-9]+\b"),
     ("POSITION", r"(?<before>published as )[0-9]+\b"),

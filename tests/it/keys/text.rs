@@ -1,4 +1,4 @@
-//! `config/aside.toml`, and the tables of keys in docs/subscribers.md.
+//! `config/aside.toml`, and the tables of keys in docs/reference.md.
 
 use std::collections::BTreeSet;
 
@@ -101,16 +101,24 @@ fn named(table: &str, name: &str, default: &str, keys: &[Key]) -> String {
 
 /// A document with the tables of keys below their headings.
 pub(super) fn key_tables(document: &str, tables: &[FileTable]) -> String {
-    let mut document = document.to_owned();
-    for table in tables {
-        let heading = format!("\n### `[{}]`\n\n", table.name);
-        let (before, after) = document.split_once(&heading).expect("the document has the heading");
-        let (_, rest) = after.split_once("\n\n").expect("its table ends");
-        let rows: String = table.keys.iter().map(row).collect();
-        let head = "| key | default | limits | what |\n|---|---|---|---|\n";
-        document = format!("{before}{heading}{head}{rows}\n{rest}");
-    }
-    document
+    tables.iter().fold(document.to_owned(), |document, table| {
+        let rows = table.keys.iter().map(row);
+        with_table(&document, &format!("### `[{}]`", table.name), ["key", "default", "limits", "what"], rows)
+    })
+}
+
+/// A document with a table below the line `heading`, in place of the one that is there.
+pub(super) fn with_table<const N: usize>(
+    document: &str,
+    heading: &str,
+    columns: [&str; N],
+    rows: impl Iterator<Item = String>,
+) -> String {
+    let heading = format!("\n{heading}\n\n");
+    let (before, after) = document.split_once(&heading).expect("the document has the heading");
+    let (_, rest) = after.split_once("\n\n").expect("its table ends");
+    let head = format!("| {} |\n|{}\n", columns.join(" | "), "---|".repeat(N));
+    format!("{before}{heading}{head}{}\n{rest}", rows.collect::<String>())
 }
 
 /// The row of a key.
