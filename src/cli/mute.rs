@@ -3,7 +3,12 @@
 use hook::client::percent_encode;
 use serde_json::{Value, json};
 
-use super::{CliError, Context, absolute_folder, context::object, ids, parse, terminal::one_line};
+use super::{
+    CliError, Context, absolute_folder,
+    context::object,
+    ids, parse,
+    terminal::{Terminal, one_line},
+};
 use crate::api::wire::{
     settings::{OWN_USER, SettingsView, mute_of},
     silences::{SilenceList, SilenceView},
@@ -98,7 +103,7 @@ pub(super) fn mute(args: &MuteArgs, context: &mut Context<'_>) -> Result<(), Cli
             return context.print_json(doing, &answer);
         }
         let view = current(doing, &args.user, context)?;
-        return context.print(&shown(&view));
+        return context.print(&shown(&view, &context.terminal));
     }
     let session = args.session.as_deref().map(|text| ids::session(text, context)).transpose()?;
     let text = |text: &Option<String>| text.clone().map(Value::from);
@@ -257,7 +262,7 @@ fn replace(
 }
 
 /// The settings, a line each.
-fn shown(view: &SettingsView) -> String {
+fn shown(view: &SettingsView, terminal: &Terminal) -> String {
     let SettingsView { user: _, settings, configured } = view;
     let mut lines: Vec<String> = Vec::new();
     lines.extend((1..).zip(&settings.mute).map(|(number, mute)| format!("{number}  {mute}")));
@@ -270,5 +275,5 @@ fn shown(view: &SettingsView) -> String {
     if lines.is_empty() {
         return "nothing is muted or disabled\n".to_owned();
     }
-    lines.iter().map(|line| format!("{}\n", one_line(line))).collect()
+    lines.iter().map(|line| format!("{}\n", terminal.wrap(&one_line(line), 0, 3))).collect()
 }

@@ -293,13 +293,8 @@ impl Page<'_> {
         }
         if played.made.is_empty() {
             text.push_str("  no notification\n");
-            for line in &played.because {
-                let place = line.place.as_ref();
-                let place = place.map(|place| {
-                    format!("  {}:{}", self.sources.name_of(&place.file).unwrap_or(&place.file), place.line())
-                });
-                let _ = writeln!(text, "{}{}", line.text, place.unwrap_or_default());
-            }
+            let shown = |line| super::test::shown(line, self.sources, self.terminal);
+            text.extend(played.because.iter().map(shown));
         }
         text
     }

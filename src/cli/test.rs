@@ -152,7 +152,8 @@ fn text(ran: &[Ran<'_>], took: Duration, sources: &Sources, terminal: &Terminal)
             failed => format!("{}, {failed} failed", counted(tests.len(), "test")),
         };
         let word = format!("{}{}", terminal.paint(tone, word), " ".repeat(6 - word.len()));
-        let _ = writeln!(text, "{word}{:<longest$}  {count}", first.subscriber());
+        let line = format!("{word}{:<longest$}  {count}", first.subscriber());
+        let _ = writeln!(text, "{}", terminal.wrap(&line, 0, 6));
     }
     for Ran { case, outcome } in ran {
         let Err(wrong) = outcome else { continue };
@@ -166,21 +167,21 @@ fn text(ran: &[Ran<'_>], took: Duration, sources: &Sources, terminal: &Terminal)
     let failed = ran.iter().filter(|ran| ran.outcome.is_err()).count();
     let simulated: u64 =
         ran.iter().map(|ran| ran.case.test.at.last().map_or(0, |step| step.at.as_secs())).sum();
-    let _ = writeln!(
-        text,
-        "{}{}, {}: {} ok, {failed} failed; {} in {} ms",
-        if failed == 0 { "" } else { "\n" },
+    let summary = format!(
+        "{}, {}: {} ok, {failed} failed; {} in {} ms",
         counted(by_subscriber.len(), "subscriber"),
         counted(ran.len(), "test"),
         ran.len() - failed,
         counted(simulated, "simulated second"),
         took.as_millis()
     );
+    text.push_str(if failed == 0 { "" } else { "\n" });
+    let _ = writeln!(text, "{}", terminal.wrap(&summary, 0, 2));
     text
 }
 
 /// A line with its place at the right edge, or on a line of its own if there is no room.
-fn shown(line: &Line, sources: &Sources, terminal: &Terminal) -> String {
+pub(super) fn shown(line: &Line, sources: &Sources, terminal: &Terminal) -> String {
     let text = terminal.cut_after(0, &line.text);
     let Some(place) = &line.place else { return format!("{text}\n") };
     let place = shown_place(place, sources);

@@ -86,7 +86,7 @@ fn normal(path: &Path) -> PathBuf {
         match part {
             Component::ParentDir => drop(whole.pop()),
             Component::CurDir => {}
-            other => whole.push(other),
+            other @ (Component::Prefix(_) | Component::RootDir | Component::Normal(_)) => whole.push(other),
         }
         whole
     })

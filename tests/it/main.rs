@@ -78,4 +78,5 @@ mod walk;
 mod watches;
 mod webhooks;
 mod welcome;
+mod widths;
 mod workspaces;

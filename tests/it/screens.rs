@@ -250,7 +250,12 @@ fn on_terminal(home: &Home, columns: u16, variables: &[(&str, &str)], args: &[&s
 }
 
 /// The output of a command on a terminal of `columns`, and whether it succeeded.
-fn shown_on_terminal(home: &Home, columns: u16, variables: &[(&str, &str)], args: &[&str]) -> (String, bool) {
+pub(crate) fn shown_on_terminal(
+    home: &Home,
+    columns: u16,
+    variables: &[(&str, &str)],
+    args: &[&str],
+) -> (String, bool) {
     let (mut terminal, other_end) = terminal_of(columns);
     let mut command = home.command(args);
     command.stdout(other_end).stderr(Stdio::inherit()).envs(variables.iter().copied());
@@ -264,7 +269,7 @@ fn shown_on_terminal(home: &Home, columns: u16, variables: &[(&str, &str)], args
 }
 
 /// The text without colours, and whether it had any.
-fn without_colours(shown: &str) -> (String, bool) {
+pub(crate) fn without_colours(shown: &str) -> (String, bool) {
     let mut parts = shown.split("\u{1b}[");
     let first = parts.next().unwrap_or_default().to_owned();
     let rest = parts.map(|part| part.split_once('m').expect("a colour").1);

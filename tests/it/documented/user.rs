@@ -180,6 +180,7 @@ impl User {
 }
 
 /// A time zone in which it is noon, as `TZ` has it: the seconds to add to the local time for UTC.
+#[expect(clippy::disallowed_methods, reason = "the daemon of a page runs at the time of the machine")]
 fn zone_with_noon() -> String {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs();
     let west = (since % DAY + DAY - NOON) % DAY;
