@@ -38,6 +38,7 @@ pub(crate) mod layout;
 mod limits;
 mod mute;
 pub mod producers;
+mod reach;
 mod repeat;
 mod sinks;
 mod subscriber;

@@ -21,7 +21,7 @@ use crate::config::{
 pub(crate) use self::fixture::Fixtures;
 pub use self::{
     event::{TestEvent, TestScope},
-    expectation::{Check, Claim, Delivered, DirectiveWord, Ended, Expectation, Outcome},
+    expectation::{Check, Claim, Delivered, DirectiveWord, Ended, Expectation, Outcome, RegionAt},
     step::{Action, Step, TestExchange, TestSession, TestSessionState, TestSilence},
 };
 

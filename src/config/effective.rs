@@ -190,7 +190,7 @@ pub fn text(key: &KeyInForce) -> Option<String> {
 
 /// The default of each key that has one, as TOML. Keys that are not listed have no effect when they
 /// are absent.
-const DEFAULTS: [(&str, &str); 18] = [
+const DEFAULTS: [(&str, &str); 19] = [
     ("subscriber.enabled", "true"),
     ("events.severity_filter", "\"debug\""),
     ("batching.window_ms", "2000"),
@@ -209,6 +209,7 @@ const DEFAULTS: [(&str, &str); 18] = [
     ("output.max_tokens", "200"),
     ("output.audience", "\"agent\""),
     ("output.requires_response", "false"),
+    ("output.region", "\"also\""),
 ];
 /// Keys that say nothing about what is delivered, or stay as they were: a later file of a core
 /// subscriber is one too.

@@ -37,6 +37,7 @@ pub fn keys_of(reason: &Reason) -> &'static [&'static str] {
         Reason::Withdrawn | Reason::Resolves => &["limits.resolved_by"],
         Reason::SubscriberOff => &["subscriber.enabled"],
         Reason::Unanswered => &["repeat.after"],
+        Reason::InRegion => &["output.region"],
         Reason::Silenced { .. }
         | Reason::Muted { .. }
         | Reason::QueueOverflow

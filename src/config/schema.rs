@@ -310,7 +310,17 @@ fn expectations() -> Value {
         &["ended"],
         &json!({ "ended": { "enum": reasons }, "count": count(), "by": text(), "at": text() }),
     );
-    json!({ "anyOf": [outcome, ended] })
+    let region = object(
+        &["region", "at"],
+        &json!({
+            "region": { "type": "string", "description": "The session whose region is read." },
+            "at": { "type": "string", "description": "When it is read, after the steps of that time." },
+            "decoded": { "type": "object", "description": "The least that the region decodes to." },
+            "text": { "type": "string", "description": "The whole region, as TOON." },
+            "contains": texts(), "lacks": texts(), "max_tokens": count(),
+        }),
+    );
+    json!({ "anyOf": [outcome, ended, region] })
 }
 
 /// `[[tests]]`, which `config::case` reads.

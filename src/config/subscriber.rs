@@ -13,8 +13,7 @@ use std::{mem, rc::Rc, sync::Arc};
 
 use engine::{
     notification::{
-        Activation, ActiveFor, Audience, InjectionPoint, Interrupt, Priority, SubscriberId, Tokens,
-        repeat::Repeat,
+        Activation, ActiveFor, InjectionPoint, Interrupt, Priority, SubscriberId, Tokens, repeat::Repeat,
     },
     pipeline::{
         absence::AbsenceRule,
@@ -37,7 +36,7 @@ use crate::config::{
     limits,
     lint_name::LintName,
     raw::{Document, Section, Value, finish_all},
-    repeat,
+    reach, repeat,
     report::{Diagnostic, Level, Place},
     threshold, values,
 };
@@ -172,8 +171,16 @@ fn read(documents: &[Rc<Document<'_>>], context: &Context<'_>) -> SubscriberFile
     let LayoutRule { layout, own: own_text, words, mut places } =
         layout::read(&mut output, id.as_ref(), [first.file(), document.file()], &context.templates);
     let output_rule = read_output(&mut output, layout, words, context);
-    check_audience(&mut output, &output_rule, activity, core);
-    check_escalation(&mut output, &output_rule, activity, core);
+    let refuse = |value: &Value<'_>, message: &str| match core {
+        Some(core) => core.refusal(value, message),
+        None => value.error(message),
+    };
+    let refusal: reach::Refusal<'_> = (core.is_some() || activity == Activity::Core).then_some(&refuse);
+    reach::check_audience(&mut output, &output_rule, refusal);
+    reach::check_escalation(&mut output, &output_rule, refusal);
+    let has_states = limited.resolve.is_some() || absence.is_some() || limited.retain.is_some();
+    let held = reach::Held { has_states, is_repeated: repeated.is_some() };
+    reach::check_region(&mut output, &output_rule, held, refusal);
     let (tests, wrong_tests) = read_tests(document, context);
 
     let place = subscriber.value("id").map(Value::place);
@@ -313,6 +320,7 @@ fn read_output(
         max_tokens,
         audience,
         requires_response,
+        region,
     } = Output::read(section);
     if let Some(inject_at) = inject_at.filter(|_| !section.is_wrong("priority")) {
         check_point(section, priority, inject_at);
@@ -333,50 +341,10 @@ fn read_output(
         max_tokens: fitted(section, max_tokens, context.injection_tokens),
         audience,
         requires_response,
+        region,
     };
     check_wake(section, &rule, context.wake.threshold);
     rule
-}
-
-/// Reports settings that keep a core subscriber from its agent, and warns of an activation without
-/// an agent.
-fn check_audience(
-    section: &mut Section<'_>,
-    rule: &OutputRule,
-    activity: Activity,
-    core_elsewhere: Option<&Protected>,
-) {
-    if rule.audience != Audience::User {
-        return;
-    }
-    let message = "a core subscriber notifies its agent; `both` notifies the user too";
-    match core_elsewhere {
-        Some(core) => section.object("audience", |value| core.refusal(value, message)),
-        None if activity == Activity::Core => section.object("audience", |value| value.error(message)),
-        None => {}
-    }
-    if rule.activation != Activation::Passive {
-        section
-            .warn("activation", "`activation` applies to agents, and this subscriber is for the user only");
-    }
-}
-
-/// Reports a core subscriber that keeps a critical event from being critical.
-fn check_escalation(
-    section: &mut Section<'_>,
-    rule: &OutputRule,
-    activity: Activity,
-    core_elsewhere: Option<&Protected>,
-) {
-    if rule.escalate_at.is_some() {
-        return;
-    }
-    let message = "a critical event of a core subscriber is always critical";
-    match core_elsewhere {
-        Some(core) => section.object("escalate_at", |value| core.refusal(value, message)),
-        None if activity == Activity::Core => section.object("escalate_at", |value| value.error(message)),
-        None => {}
-    }
 }
 
 /// Warns of keys that have no effect with the others.

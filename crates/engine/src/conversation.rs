@@ -15,6 +15,7 @@ mod fanout;
 mod holds;
 mod lifecycle;
 mod naming;
+mod region;
 mod retained;
 mod session;
 mod sessions;
@@ -22,6 +23,7 @@ mod standing;
 mod table;
 mod turns;
 mod unclaimed;
+mod unresolved;
 mod waking;
 
 #[cfg(test)]
@@ -35,6 +37,7 @@ pub use self::{
     injector::{Received, Suppress},
     lifecycle::{Met, Suspension},
     naming::Named,
+    region::RegionEntry,
     session::{InjectionSettings, PENDING_MAX, SessionKey, SessionSettings, SessionView, Settings},
     sessions::{SessionOutput, Sessions},
     turns::Passed,

@@ -10,6 +10,7 @@ mod echoes;
 mod exchange;
 mod outcome;
 mod parts;
+mod region;
 mod state;
 mod suppression;
 mod user;
@@ -46,6 +47,7 @@ impl Engine {
         let before = std::mem::replace(&mut self.now, now);
         self.stand_still(before, now);
         self.fire_deadlines(now);
+        self.region_changes += u64::from(changes_regions(&input));
         let taken_max = if matches!(input, Input::Tick) { TAKEN_PER_TICK } else { 0 };
         match input {
             Input::Event { seq, event } => self.event(seq, event, now),
@@ -162,6 +164,7 @@ impl Engine {
         add(self.pipeline_deadlines.first(), WakeReason::Pipeline);
         add(self.sessions.session_timeout(), WakeReason::Session);
         add(self.sessions.unclaimed_timeout(), WakeReason::Unclaimed);
+        add(self.sessions.region_timeout(), WakeReason::Region);
         add(self.silences.poll_timeout(), WakeReason::Silence);
         add(self.users.poll_timeout(), WakeReason::User);
         add(self.folds.poll_timeout(), WakeReason::Fold);
@@ -177,7 +180,11 @@ impl Engine {
                 WakeReason::Session => self.sessions.expire_sessions(at),
                 WakeReason::Unclaimed => self.sessions.expire_unclaimed(at),
                 WakeReason::Fanout => unreachable!("next_deadline does not return it"),
-                WakeReason::Silence => self.end_silences(at),
+                WakeReason::Region => self.sessions.expire_regions(at),
+                WakeReason::Silence => {
+                    self.region_changes += 1;
+                    self.end_silences(at);
+                }
                 WakeReason::User => self.note_quiet_users(at),
                 WakeReason::Fold => {
                     self.folds.handle_timeout(at, &mut self.effects);
@@ -196,5 +203,31 @@ impl Engine {
             self.folds.watches.note_idle(|id| sessions.is_idle(id), now, &mut self.effects);
             self.drain_folds();
         }
+    }
+}
+
+/// Whether an input can change what a region shows of what it can have.
+fn changes_regions(input: &Input<'_>) -> bool {
+    match input {
+        Input::SessionOpened { .. }
+        | Input::SessionSuspended { .. }
+        | Input::SessionEnded { .. }
+        | Input::Decided { .. }
+        | Input::RulesReplaced(_)
+        | Input::Silenced(_)
+        | Input::Responded { .. }
+        | Input::UserSettings { .. }
+        | Input::SilencesEnded(_) => true,
+        Input::Event { .. }
+        | Input::Exchange { .. }
+        | Input::Skipped { .. }
+        | Input::Ack { .. }
+        | Input::Undelivered { .. }
+        | Input::ProcessGone { .. }
+        | Input::SessionSeen { .. }
+        | Input::SessionIdle { .. }
+        | Input::ShuttingDown
+        | Input::ZoneChanged(_)
+        | Input::Tick => false,
     }
 }

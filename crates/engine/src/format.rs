@@ -19,7 +19,7 @@
 //! #     rows_name_sources: false, content: "tool_fails[2]{tool,error}:\n  grep,timeout\n  fetch,\"404: gone\"".into(), tokens: Tokens(20),
 //! #     sentences: Vec::new(),
 //! #     events: Vec::new(), created_at: Timestamp::ZERO, expires_at: None, delays: Box::default(),
-//! #     retain_until: None, requires_response: false, repeat: None,
+//! #     retain_until: None, requires_response: false, repeat: None, region: Default::default(),
 //! # };
 //! let pending = Counts::new(&[(SubscriberId::new("ci_check"), 3)].into(), Detail::Subscribers);
 //! let overflow = Overflow { pending, ..Overflow::default() };
@@ -47,6 +47,7 @@ pub mod line;
 mod markdown;
 mod part;
 mod provider;
+pub mod region;
 mod sample;
 pub mod sentence;
 mod toon;
@@ -174,7 +175,7 @@ mod tests {
         exchange::{AnswerField, Dialect, NOT_RUN},
         notification::{
             Activation, Counts, Cut, Detail, InjectionPoint, Interrupt, Nature, Notification, NotificationId,
-            Priority, SubscriberId, Tokens,
+            Priority, RegionUse, SubscriberId, Tokens,
         },
     };
     use journal::time::Timestamp;
@@ -206,6 +207,7 @@ mod tests {
             retain_until: None,
             requires_response: false,
             repeat: None,
+            region: RegionUse::Also,
         }
     }
 

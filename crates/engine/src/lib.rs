@@ -68,6 +68,7 @@ pub mod format;
 pub mod matcher;
 pub mod pipeline;
 pub mod probe;
+pub mod region;
 pub mod sink;
 pub mod throttle;
 pub mod user;

@@ -32,7 +32,7 @@ pub use priority::Priority;
 pub use toon::Tokens;
 pub use version::{Ordinal, Relation, Version};
 
-impl_as_str!(InjectionPoint, Activation, ActiveFor, Audience, Sink, Interrupt);
+impl_as_str!(InjectionPoint, Activation, ActiveFor, Audience, Sink, Interrupt, RegionUse);
 
 /// The moments at which text may enter an agent's context.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -76,6 +76,29 @@ pub enum ActiveFor {
     Any,
     /// One session: a notification for a folder or for all sessions is passive.
     Session,
+}
+
+/// Whether the region of a session has the notifications of a subscriber, while what they report is
+/// true.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[derive(IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
+pub enum RegionUse {
+    /// It has none of them.
+    Never,
+    /// It has their conditions and retained states, which are delivered too.
+    #[default]
+    Also,
+    /// It has their conditions and retained states, and no point releases them, unless they are
+    /// critical.
+    Only,
+}
+
+impl RegionUse {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// The kind of report: an occurrence or only conditions.
@@ -255,6 +278,7 @@ impl Notification {
             retain_until: None,
             requires_response: false,
             repeat: None,
+            region: RegionUse::Also,
         }
     }
 }
@@ -389,9 +413,17 @@ pub struct Notification {
     /// How it is repeated once it is delivered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repeat: Option<Box<Repeat>>,
+    /// Whether the regions of its sessions have it.
+    #[serde(default, skip_serializing_if = "RegionUse::is_default")]
+    pub region: RegionUse,
 }
 
 impl Notification {
+    /// Whether no point releases it, because regions alone have it.
+    pub fn is_in_region_only(&self) -> bool {
+        self.region == RegionUse::Only && self.priority != Priority::Critical
+    }
+
     /// The keys of its states and unresolved conditions; a key may occur twice.
     pub fn keys(&self) -> impl Iterator<Item = StateKey> {
         self.states.iter().chain(&self.unresolved).map(|state| state.key)

@@ -69,6 +69,7 @@ fn ends(reason: &Reason, outcome: &SubscriberOutcomeView, inhibitor: &str, termi
         | Reason::Dismissed
         | Reason::Watched
         | Reason::SummedUp
+        | Reason::InRegion
         | Reason::Known => format!("ends it: {}", reason.as_str()),
     }
 }

@@ -4,10 +4,11 @@
 use std::time::Duration;
 
 use engine::{
-    event::Severity,
+    event::{SessionId, Severity},
     exchange::Format,
+    format::region::REGION_TOKENS_MIN,
     ledger::Reason,
-    notification::{Activation, InjectionPoint, Interrupt, Priority, SubscriberId},
+    notification::{Activation, InjectionPoint, Interrupt, Priority, SubscriberId, Tokens},
     words::impl_as_str,
 };
 use serde_json::{Map, Value as Json, json};
@@ -22,6 +23,8 @@ use crate::config::{
 
 /// The fields of a notice that a test can compare.
 const NOTICE_FIELDS: [&str; 4] = ["message", "level", "category", "link"];
+/// The most tokens of a region, if a test does not say another number.
+const REGION_TOKENS: Tokens = Tokens(300);
 /// Largest count that a test can expect.
 const COUNT_MAX: u32 = 1_000_000;
 
@@ -32,6 +35,23 @@ pub enum Expectation {
     Outcome(Outcome),
     /// A count of what ended.
     Ended(Ended),
+    /// What the region of a session has.
+    Region(RegionAt),
+}
+
+/// The region of a session at a time.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RegionAt {
+    /// When it is read, after the steps of that time.
+    pub at: Duration,
+    /// The session.
+    pub session: SessionId,
+    /// The most tokens of its text.
+    pub max_tokens: Tokens,
+    /// What is claimed of its text, which is TOON.
+    pub checks: Vec<Check>,
+    /// Its position.
+    pub place: Place,
 }
 
 /// A notification that a test expects, or the release of an exchange.
@@ -172,6 +192,7 @@ impl Expectation {
         match self {
             Self::Outcome(outcome) => &outcome.place,
             Self::Ended(ended) => &ended.place,
+            Self::Region(region) => &region.place,
         }
     }
 
@@ -194,6 +215,9 @@ pub(super) fn read(value: &Value<'_>) -> Parsed<Expectation> {
     let section = value.section().ok_or_else(|| value.wrong_kind("a table"))?;
     if section.value("ended").is_some() {
         return read_ended(value, section).map(Expectation::Ended);
+    }
+    if section.value("region").is_some() {
+        return read_region(value, section).map(Expectation::Region);
     }
     let mut claims = Claims { section, checks: Vec::new() };
     let at = claims.section.require("at", time);
@@ -266,6 +290,25 @@ fn texts(value: &Value<'_>) -> Parsed<Vec<String>> {
     match value.get().as_array() {
         Some(_) => values::list(value, |value| values::words(value).map(str::to_owned)),
         None => values::words(value).map(|text| vec![text.to_owned()]),
+    }
+}
+
+fn read_region(value: &Value<'_>, section: Section<'_>) -> Parsed<RegionAt> {
+    let mut claims = Claims { section, checks: Vec::new() };
+    let session = claims.section.require("region", values::words).map(SessionId::new);
+    let at = claims.section.require("at", time);
+    let tokens = REGION_TOKENS_MIN.0..=COUNT_MAX;
+    let max_tokens = claims.section.read("max_tokens", |value| values::integer(value, tokens.clone()));
+    claims.read("decoded", values::object, Claim::Decoded);
+    claims.read("text", text, |text| Claim::Text(text.trim_end_matches('\n').to_owned()));
+    claims.read("contains", texts, Claim::Contains);
+    claims.read("lacks", texts, Claim::Lacks);
+    let Claims { section, checks } = claims;
+    let (found, place) = (section.finish(), value.place());
+    let max_tokens = max_tokens.map_or(REGION_TOKENS, Tokens);
+    match session.zip(at) {
+        Some((session, at)) if found.is_empty() => Ok(RegionAt { at, session, max_tokens, checks, place }),
+        _ => Err(found),
     }
 }
 

@@ -6,7 +6,7 @@ use engine::{
     hold::Delay,
     nearest::nearest,
     notification::{
-        Activation, ActiveFor, Audience, InjectionPoint, Interrupt, Priority, SubscriberId, Tokens,
+        Activation, ActiveFor, Audience, InjectionPoint, Interrupt, Priority, RegionUse, SubscriberId, Tokens,
     },
     pipeline::{
         condition::{CONDITION_BYTES_MAX, Condition},
@@ -105,6 +105,10 @@ settings! {
         /// Whether the agent is asked to answer: the text then has `respond: ID`, see
         /// [responses](delivery.md#responses-and-repetition).
         requires_response: bool = false, flag();
+        /// Whether the [region](#the-live-region) of a session has the conditions and retained states:
+        /// `also` beside their delivery, `only` in place of it (critical ones are delivered all the same),
+        /// or `never`.
+        region: RegionUse = RegionUse::default(), word();
     }
 }
 

@@ -18,7 +18,7 @@ use super::{
     timeline::{ExchangeRelease, Made, Played},
 };
 use crate::config::{
-    case::{Check, Claim, Delivered, DirectiveWord, Ended, Expectation, Outcome, SubscriberTest},
+    case::{Check, Claim, Delivered, DirectiveWord, Ended, Expectation, Outcome, RegionAt, SubscriberTest},
     report::{Place, shown},
     values::duration_text,
 };
@@ -34,6 +34,13 @@ pub(super) fn unmet(played: &Played, rule: &Subscriber, test: &SubscriberTest) -
             unmet.extend(other_end(played, &rule.id, ended));
         }
     }
+    let regions = test.expect.iter().filter_map(|expectation| match expectation {
+        Expectation::Region(region) => Some(region),
+        Expectation::Outcome(_) | Expectation::Ended(_) => None,
+    });
+    unmet.extend(
+        regions.zip(&played.regions).filter_map(|(region, text)| other_region(region, text.as_deref())),
+    );
     unmet
 }
 
@@ -53,7 +60,7 @@ pub(super) fn updates(played: &Played, rule: &Subscriber, test: &SubscriberTest)
         .iter()
         .map(|one| match one {
             Expectation::Outcome(outcome) => Some(outcome),
-            Expectation::Ended(_) => None,
+            Expectation::Ended(_) | Expectation::Region(_) => None,
         })
         .collect();
     let outcomes = only_outcomes.filter(|outcomes| !outcomes.is_empty())?;
@@ -90,7 +97,7 @@ fn outcomes(subjects: &[Subject<'_>], test: &SubscriberTest) -> Vec<Unmet> {
         .iter()
         .filter_map(|one| match one {
             Expectation::Outcome(outcome) => Some(outcome),
-            Expectation::Ended(_) => None,
+            Expectation::Ended(_) | Expectation::Region(_) => None,
         })
         .collect();
     let matches = |(subject, outcome): (&Subject<'_>, &&Outcome)| subject.at() == outcome.at;
@@ -179,26 +186,11 @@ impl Subject<'_> {
         };
         match &check.claim {
             Claim::Decoded(expected) => match made.as_slice() {
-                [one] => decoded(one, expected, "", check),
+                [one] => decoded(one.notification.content.text(), expected, "", check),
                 several => different("one notification", &counted(several.len(), "notification")),
             },
             Claim::Delivered(expected) => delivered(&made, expected, check),
-            Claim::Text(expected) => {
-                let text = self.text();
-                if text == *expected { Vec::new() } else { lines_that_differ(&text, expected, check) }
-            }
-            Claim::Contains(parts) => {
-                let text = self.text();
-                let absent = parts.iter().filter(|part| !text.contains(*part));
-                absent.flat_map(|part| different(&quoted(part), "a text without it")).collect()
-            }
-            Claim::Lacks(parts) => {
-                let text = self.text();
-                let present = parts.iter().filter(|part| text.contains(*part));
-                present
-                    .flat_map(|part| different(&format!("no {}", quoted(part)), "a text with it"))
-                    .collect()
-            }
+            Claim::Text(_) | Claim::Contains(_) | Claim::Lacks(_) => text_differences(&self.text(), check),
             Claim::Sentence(expected) => {
                 let lines: Vec<String> = made
                     .iter()
@@ -272,10 +264,68 @@ impl Subject<'_> {
     }
 }
 
+/// What differs of a text, by a claim about texts; none by another one.
+fn text_differences(text: &str, check: &Check) -> Vec<Difference> {
+    let different = |expected: String, got: &str| Difference {
+        part: check.claim.key().to_owned(),
+        expected,
+        got: got.to_owned(),
+        place: check.place.clone(),
+    };
+    match &check.claim {
+        Claim::Text(expected) if text == expected => Vec::new(),
+        Claim::Text(expected) => lines_that_differ(text, expected, check),
+        Claim::Contains(parts) => {
+            let absent = parts.iter().filter(|part| !text.contains(*part));
+            absent.map(|part| different(quoted(part), "a text without it")).collect()
+        }
+        Claim::Lacks(parts) => {
+            let present = parts.iter().filter(|part| text.contains(*part));
+            present.map(|part| different(format!("no {}", quoted(part)), "a text with it")).collect()
+        }
+        Claim::Decoded(_)
+        | Claim::Sentence(_)
+        | Claim::Delivered(_)
+        | Claim::Point(_)
+        | Claim::Priority(_)
+        | Claim::Severity(_)
+        | Claim::Activation(_)
+        | Claim::Interrupt(_)
+        | Claim::Format(_)
+        | Claim::MaxTokens(_)
+        | Claim::Notices(_)
+        | Claim::Directive(_) => Vec::new(),
+    }
+}
+
+/// What differs of a region.
+fn other_region(expected: &RegionAt, text: Option<&str>) -> Option<Unmet> {
+    let mut differences: Vec<Difference> = match text {
+        None => vec![Difference {
+            part: "region".to_owned(),
+            expected: format!("the session {}", expected.session),
+            got: "no such session".to_owned(),
+            place: expected.place.clone(),
+        }],
+        Some(text) => (expected.checks.iter())
+            .flat_map(|check| match &check.claim {
+                // An empty text has no facts.
+                Claim::Decoded(facts) if text.is_empty() => decoded("{}", facts, "", check),
+                Claim::Decoded(facts) => decoded(text, facts, "", check),
+                _ => text_differences(text, check),
+            })
+            .collect(),
+    };
+    differences.truncate(DIFFERENCES_MAX);
+    let subject = format!("at {}, the region of {}", duration_text(expected.at), expected.session);
+    let text = text.unwrap_or_default().to_owned();
+    (!differences.is_empty()).then_some(Unmet::Differs { subject, differences, text })
+}
+
 /// The parts of the content that differ.
-fn decoded(made: &Made, expected: &Value, path: &str, check: &Check) -> Vec<Difference> {
+fn decoded(text: &str, expected: &Value, path: &str, check: &Check) -> Vec<Difference> {
     let mut found = Vec::new();
-    match toon::decode(made.notification.content.text()) {
+    match toon::decode(text) {
         Ok(content) => compare(&content, expected, path, check, &mut found),
         Err(error) => found.push(Difference {
             part: check.claim.key().to_owned(),
@@ -301,7 +351,7 @@ fn delivered(made: &[&Made], expected: &[Delivered], check: &Check) -> Vec<Diffe
     each.flat_map(|(index, (made, expected)): (usize, _)| {
         let path = format!("[{index}]");
         match expected {
-            Delivered::With(expected) => decoded(made, expected, &path, check),
+            Delivered::With(expected) => decoded(made.notification.content.text(), expected, &path, check),
             Delivered::By(id) if made.notification.subscriber == *id => Vec::new(),
             Delivered::By(id) => vec![Difference {
                 place: check.place_of(&path).clone(),

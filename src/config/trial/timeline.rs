@@ -11,6 +11,7 @@ use engine::{
     Engine, Input, Output, RequestId, SUBSCRIBER_FAILED, Saved,
     event::{Event, EventType, Payload, Provenance, Seq, SessionId, catalogue::OwnSeverities},
     exchange::{Answer, Directive, Exchange, Format, Harness, Injection, Release},
+    format::region::region_document,
     ledger::LedgerEntry,
     notification::{
         InjectionPoint, Notification, NotificationId, SubscriberId,
@@ -24,8 +25,8 @@ use engine::{
 use journal::time::Timestamp;
 
 use crate::config::case::{
-    Action, Expectation, SubscriberTest, TestEvent, TestExchange, TestScope, TestSession, TestSessionState,
-    TestSilence,
+    Action, Expectation, RegionAt, SubscriberTest, TestEvent, TestExchange, TestScope, TestSession,
+    TestSessionState, TestSilence,
 };
 
 /// How long a test continues after its last step: the longest time that a window stays open.
@@ -44,6 +45,9 @@ pub(super) struct Played {
     pub(super) entries: Vec<(Duration, LedgerEntry)>,
     /// The events of the steps.
     pub(super) published: Vec<Published>,
+    /// The texts of the expected regions, in the order of `expect`; `None` for a session that is not
+    /// known.
+    pub(super) regions: Vec<Option<String>>,
     /// The events about failed templates.
     pub(super) failures: Vec<Event>,
     /// The outcome that each event of a step would have, by its position, before it was published.
@@ -100,7 +104,9 @@ pub(super) fn play(
 ) -> Played {
     let mut player = Player::new(rules, severities, rule, test.start);
     player.handle(Input::ZoneChanged(test.zone.clone()));
+    let mut regions = Regions::of(test);
     for step in &test.at {
+        player.read_regions(&mut regions, |at| at < step.at);
         player.advance(step.at);
         match &step.action {
             Action::Publish(event) => player.publish(event),
@@ -119,10 +125,27 @@ pub(super) fn play(
     let expected = test.expect.iter().filter_map(|expectation| match expectation {
         Expectation::Outcome(outcome) => Some(outcome.at),
         Expectation::Ended(ended) => ended.until,
+        Expectation::Region(region) => Some(region.at),
     });
     let last = expected.chain(test.at.last().map(|step| step.at)).max().unwrap_or_default();
+    player.read_regions(&mut regions, |_| true);
     player.advance(last + TAIL);
     player.played
+}
+
+/// The expected regions that were not read yet: by their times, with their places in `expect`.
+struct Regions<'t>(VecDeque<(usize, &'t RegionAt)>);
+
+impl<'t> Regions<'t> {
+    fn of(test: &'t SubscriberTest) -> Self {
+        let regions = test.expect.iter().filter_map(|expectation| match expectation {
+            Expectation::Region(region) => Some(region),
+            Expectation::Outcome(_) | Expectation::Ended(_) => None,
+        });
+        let mut regions: Vec<(usize, &RegionAt)> = regions.enumerate().collect();
+        regions.sort_by_key(|(_, region)| region.at);
+        Self(regions.into())
+    }
 }
 
 struct Player<'a> {
@@ -170,6 +193,20 @@ impl<'a> Player<'a> {
             }
         }
         self.now = to;
+    }
+
+    /// Reads the regions whose times `is_due` selects.
+    fn read_regions(&mut self, regions: &mut Regions<'_>, is_due: impl Fn(Duration) -> bool) {
+        while let Some((number, due)) = regions.0.pop_front_if(|(_, region)| is_due(region.at)) {
+            self.advance(due.at);
+            let region = self.engine.region(&due.session);
+            let text = region.map(|region| region_document(&region, due.max_tokens));
+            let regions = &mut self.played.regions;
+            regions.resize(regions.len().max(number + 1), None);
+            if let Some(place) = regions.get_mut(number) {
+                *place = text;
+            }
+        }
     }
 
     fn publish(&mut self, event: &TestEvent) {

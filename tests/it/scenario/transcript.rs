@@ -381,6 +381,7 @@ fn reason_text(reason: &Reason) -> String {
         | Reason::Inhibits
         | Reason::Watched
         | Reason::SummedUp
+        | Reason::InRegion
         | Reason::Known => word.to_owned(),
     }
 }

@@ -155,6 +155,7 @@ impl Sessions {
     pub fn withdraw(&mut self, resolution: &Resolution) {
         let (mut ended, is_for_others) = self.fanout.resolve(resolution);
         self.standing.retained.resolve(resolution);
+        self.standing.unresolved.resolve(resolution);
         ended.extend(self.unclaimed.take_resolved(resolution).iter().map(|resolved| resolved.id));
         for notification in ended {
             self.end(notification, Reason::Withdrawn);
@@ -172,6 +173,12 @@ impl Sessions {
     /// Applies the user's decision about a notification: in one queue, or in every place where it
     /// waits.
     pub fn decide(&mut self, session: Option<&SessionId>, notification: &NotificationId, decision: Decision) {
+        if decision == Decision::Dismiss {
+            let key = session.and_then(|id| self.table.key(id));
+            if session.is_none() || key.is_some() {
+                self.standing.unresolved.dismiss(notification, key);
+            }
+        }
         let concerned: Vec<SessionKey> = match session {
             Some(id) => {
                 self.catch_up_session(id);
@@ -203,8 +210,11 @@ impl Sessions {
         if self.fanout.contains(notification) {
             self.catch_up_all();
         }
-        if response.action == Action::Dismiss && self.unclaimed.take(notification).is_some() {
-            self.end(*notification, Reason::Dismissed);
+        if response.action == Action::Dismiss {
+            self.standing.unresolved.dismiss(notification, None);
+            if self.unclaimed.take(notification).is_some() {
+                self.end(*notification, Reason::Dismissed);
+            }
         }
         for key in self.table.keys() {
             if self.table.get_mut(key).injector.respond(notification, response, now) {
@@ -303,7 +313,7 @@ impl Sessions {
             return;
         }
         let retained = self.standing.retained.for_session(&|scope| session.is_concerned_by(scope), now);
-        for notification in retained {
+        for notification in retained.into_iter().filter(|one| !one.is_in_region_only()) {
             let holds = self.standing.holds(&notification);
             self.with_queue(key, |injector| injector.push_held(notification, holds));
         }

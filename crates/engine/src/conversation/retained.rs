@@ -6,7 +6,7 @@
 use std::{collections::VecDeque, sync::Arc};
 
 use journal::time::Timestamp;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
 use crate::{
     event::Scope,
@@ -19,9 +19,29 @@ use crate::{
 const RETAINED_MAX: usize = 256;
 
 /// The retained notifications.
-#[derive(Debug, Default, Serialize, Deserialize)]
-#[serde(transparent)]
-pub(crate) struct Retained(SortedMap<SubscriberId, OfSubscriber>);
+#[derive(Debug, Default, Deserialize)]
+#[serde(from = "SortedMap<SubscriberId, OfSubscriber>")]
+pub(crate) struct Retained {
+    by_subscriber: SortedMap<SubscriberId, OfSubscriber>,
+    /// When the next one is over; one that left may have been the next.
+    next_end: Option<Timestamp>,
+    /// Number of changes since the start of the process.
+    changes: u64,
+}
+
+impl Serialize for Retained {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        self.by_subscriber.serialize(to)
+    }
+}
+
+impl From<SortedMap<SubscriberId, OfSubscriber>> for Retained {
+    fn from(by_subscriber: SortedMap<SubscriberId, OfSubscriber>) -> Self {
+        let mut retained = Self { by_subscriber, ..Self::default() };
+        retained.note_next_end();
+        retained
+    }
+}
 
 /// Those of one subscriber, the newest last.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -35,7 +55,9 @@ impl Retained {
         if notification.retain_until.is_none() {
             return;
         }
-        let OfSubscriber(own) = self.0.get_or_default(notification.subscriber.clone());
+        self.changes += 1;
+        self.next_end = self.next_end.into_iter().chain(notification.retain_until).min();
+        let OfSubscriber(own) = self.by_subscriber.get_or_default(notification.subscriber.clone());
         let is_replaced = |older: &Notification| match notification.states.is_empty() {
             true => older.scope == notification.scope,
             false => older.is_superseded_by(notification),
@@ -47,9 +69,11 @@ impl Retained {
 
     /// Applies a resolution: what has no condition left is not retained.
     pub(super) fn resolve(&mut self, resolution: &Resolution) {
-        let Some(OfSubscriber(own)) = self.0.get_mut(&resolution.subscriber) else { return };
+        let Some(OfSubscriber(own)) = self.by_subscriber.get_mut(&resolution.subscriber) else { return };
+        let changes = &mut self.changes;
         own.retain_mut(|retained| {
             let Some(left) = resolution.applied_to(retained) else { return true };
+            *changes += 1;
             *retained = left;
             !retained.is_resolved()
         });
@@ -57,30 +81,67 @@ impl Retained {
 
     /// Forgets those of `subscribers`.
     pub(super) fn forget_of(&mut self, subscribers: &SortedSet<SubscriberId>) {
-        self.0.retain(|subscriber, _| !subscribers.contains(subscriber));
+        self.by_subscriber.retain(|subscriber, _| !subscribers.contains(subscriber));
+        self.changes += 1;
+    }
+
+    /// Those whose scope `concerns` selects and that are not over at `now`.
+    pub(super) fn of<'r, 'f>(
+        &'r self,
+        concerns: &'f dyn Fn(&Scope) -> bool,
+        now: Timestamp,
+    ) -> impl Iterator<Item = &'r Arc<Notification>> + use<'r, 'f> {
+        let all = self.by_subscriber.values().flat_map(|OfSubscriber(own)| own);
+        all.filter(move |retained| !is_over(retained, now) && concerns(&retained.scope))
+    }
+
+    /// When the next one may be over.
+    pub(super) fn poll_timeout(&self) -> Option<Timestamp> {
+        self.next_end
+    }
+
+    /// Forgets those that are over at `at`.
+    pub(super) fn expire(&mut self, at: Timestamp) {
+        if self.next_end.is_none_or(|next| next > at) {
+            return;
+        }
+        for OfSubscriber(own) in self.by_subscriber.values_mut() {
+            own.retain(|retained| !is_over(retained, at));
+        }
+        self.by_subscriber.retain(|_, OfSubscriber(own)| !own.is_empty());
+        self.note_next_end();
+        self.changes += 1;
+    }
+
+    fn note_next_end(&mut self) {
+        let all = self.by_subscriber.values().flat_map(|OfSubscriber(own)| own);
+        self.next_end = all.filter_map(|retained| retained.retain_until).min();
+    }
+
+    /// Number of changes since the start of the process.
+    pub(super) fn changes(&self) -> u64 {
+        self.changes
     }
 
     /// Those whose scope `concerns` selects and that are not over at `now`, the oldest first. Each
     /// expires when it is not retained any more.
     pub(super) fn for_session(
-        &mut self,
+        &self,
         concerns: &dyn Fn(&Scope) -> bool,
         now: Timestamp,
     ) -> Vec<Arc<Notification>> {
-        let is_over = |retained: &Arc<Notification>| retained.retain_until.is_some_and(|until| until <= now);
-        let mut found = Vec::new();
-        for OfSubscriber(own) in self.0.values_mut() {
-            own.retain(|retained| !is_over(retained));
-            let of_session = own.iter().filter(|retained| concerns(&retained.scope));
-            found.extend(of_session.map(|retained| {
-                let expires_at = retained.retain_until;
-                Arc::new(Notification { expires_at, ..(**retained).clone() })
-            }));
-        }
-        self.0.retain(|_, OfSubscriber(own)| !own.is_empty());
+        let until = |retained: &Arc<Notification>| {
+            let expires_at = retained.retain_until;
+            Arc::new(Notification { expires_at, ..(**retained).clone() })
+        };
+        let mut found: Vec<_> = self.of(concerns, now).map(until).collect();
         found.sort_by_key(|retained| retained.created_at);
         found
     }
+}
+
+fn is_over(retained: &Notification, now: Timestamp) -> bool {
+    retained.retain_until.is_some_and(|until| until <= now)
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use journal::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::{injector, retained::Retained, session::SessionKey};
+use super::{injector, retained::Retained, session::SessionKey, unresolved::Unresolved};
 use crate::{
     hold::{Hold, Postponed},
     notification::{Notification, NotificationId, SubscriberId},
@@ -23,6 +23,9 @@ pub(crate) struct Standing {
     /// The states that a session opens with.
     #[serde(default)]
     pub(super) retained: Retained,
+    /// The conditions that hold.
+    #[serde(default)]
+    pub(super) unresolved: Unresolved,
     /// The sessions in which an event could end a hold.
     #[serde(skip)]
     pub(super) listening: SortedSet<SessionKey>,

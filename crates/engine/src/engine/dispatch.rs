@@ -227,6 +227,7 @@ impl Engine {
                 PipelineOutput::Events { notification, events, hold } => {
                     self.recent.insert(notification, events.0);
                     if let Some(hold) = hold {
+                        self.region_changes += 1;
                         self.sessions.keep_hold(notification, hold);
                     }
                 }
@@ -241,6 +242,7 @@ impl Engine {
     }
 
     fn change_holds(&mut self, subscriber: &SubscriberId, change: &HoldChange, now: Timestamp) {
+        self.region_changes += 1;
         match change {
             HoldChange::QuietBegan { since, until } => self.sessions.begin_quiet(subscriber, *since, *until),
             HoldChange::QuietEnded => self.sessions.end_quiet(subscriber),
@@ -271,6 +273,12 @@ impl Engine {
             return;
         }
         self.sessions.retain(&notification);
+        self.sessions.note_for_regions(&notification);
+        if notification.is_in_region_only() {
+            self.sessions.end_in_region(notification.id);
+            self.drain_sessions();
+            return;
+        }
         match self.sessions.concerned(&notification.scope) {
             Concerned::Many => self.sessions.broadcast(notification),
             Concerned::Nobody => self.sessions.keep(notification),

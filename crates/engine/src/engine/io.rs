@@ -188,6 +188,8 @@ pub enum WakeReason {
     Unclaimed,
     /// Sessions have broadcasts pending.
     Fanout,
+    /// What a region has is over.
+    Region,
     /// A silence ends.
     Silence,
     /// Quiet hours of a user begin or end.

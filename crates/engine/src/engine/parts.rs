@@ -20,6 +20,7 @@ use crate::{
         Pipeline, Resources, memory::Memory, recent::RecentEvents, rule::Subscriber, silence::Silences,
     },
     probe,
+    region::{ChangedFiles, Editor},
     rules::CompiledRules,
     session::Succession,
     sink::{Deliveries, Questions},
@@ -58,6 +59,8 @@ pub struct Engine {
     pub(super) users: Users,
     /// Finds the pipelines of which an event may inhibit others.
     pub(super) inhibitors: Matcher,
+    /// Number of inputs that may have changed what regions show of what they can have.
+    pub(super) region_changes: u64,
     pub(super) outputs: VecDeque<Output>,
 }
 
@@ -82,6 +85,7 @@ impl Engine {
             recent: RecentEvents::default(),
             users: Users::default(),
             inhibitors: rules.inhibitors(),
+            region_changes: 0,
             outputs: VecDeque::new(),
             rules,
         }
@@ -119,6 +123,7 @@ impl Engine {
                     }
                 }
                 SessionOutput::Changed(session, change) => {
+                    self.region_changes += 1;
                     self.outputs.push_back(Output::Session(session, change));
                 }
                 SessionOutput::Wake(pending) => self.outputs.push_back(Output::Wake(pending)),
@@ -252,7 +257,7 @@ pub(super) fn rule(pipelines: &[Pipeline], index: u32) -> &Subscriber {
 }
 
 macro_rules! folds {
-    ($($(#[$doc:meta])* $name:ident: $fold:ty, $settings:expr;)+) => {
+    ($($(#[$doc:meta])* $name:ident: $fold:ty, $settings:expr $(, $older:meta)?;)+) => {
         #[derive(Debug, Default)]
         pub(super) struct Folds {
             $($(#[$doc])* pub(super) $name: $fold,)+
@@ -276,7 +281,7 @@ macro_rules! folds {
             pub(super) recent: Held<'a, RecentEvents>,
             #[serde(default)]
             pub(super) users: Held<'a, Users>,
-            $(pub(super) $name: Held<'a, $fold>,)+
+            $($(#[$older])? pub(super) $name: Held<'a, $fold>,)+
         }
 
         impl Folds {
@@ -358,7 +363,8 @@ macro_rules! folds {
     };
 }
 
-// In this order they take an event. Name, type, and the part of the rules that it uses.
+// In this order they take an event. Name, type, and the part of the rules that it uses; an older
+// snapshot may lack one with `serde(default)`.
 folds! {
     lineage: Lineage, |_| &();
     throttle: Throttle, |rules| &rules.sources;
@@ -373,6 +379,10 @@ folds! {
     /// Notices that are being delivered to the user.
     for_user: Deliveries, |rules| &*rules.sinks;
     questions: Questions, |_| &();
+    /// The newest changes of files, for regions.
+    files: ChangedFiles, |_| &(), serde(default);
+    /// The state of editors, for regions.
+    editor: Editor, |_| &(), serde(default);
 }
 
 /// The settings of a row.

@@ -73,6 +73,7 @@ impl Engine {
             recent,
             users,
             inhibitors: _,
+            region_changes: _,
             outputs,
         } = self;
         let (table, fanout, unclaimed, standing) = sessions.parts();
@@ -168,6 +169,10 @@ impl Engine {
             self.drain_pipeline(index, now);
         }
         self.sessions.replace_settings(self.rules.conversation(), &switched_off);
+        let rules = &self.rules;
+        self.sessions.forget_conditions(|one| {
+            switched_off.contains(&one.subscriber) || rules.position(&one.subscriber).is_none()
+        });
         if has_other_mutes {
             self.apply_settings(None, now);
         }

@@ -158,6 +158,13 @@ impl Engine {
         !mutes.has_none() && mutes.muted_one(OWN_USER, None, notification).is_some()
     }
 
+    /// Whether a notification is muted in a session.
+    pub(super) fn is_muted_in(&self, session: &SessionView<'_>, notification: &Notification) -> bool {
+        let Self { rules, users, recent, .. } = self;
+        let mutes = Finder { rules, users, recent };
+        !mutes.has_none() && mutes.decide(notification, session).is_some()
+    }
+
     /// The settings of users.
     pub fn users(&self) -> &Users {
         &self.users

@@ -36,7 +36,7 @@ pub(super) fn write(carrier: &Carrier<'_>, items: &[Item<'_>], overflow: &Overfl
 }
 
 /// Returns a run of backticks longer than any in `text`, for a fence.
-fn backticks_around(text: &str) -> String {
+pub(super) fn backticks_around(text: &str) -> String {
     let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
     "`".repeat((longest + 1).max(3))
 }

@@ -6,7 +6,8 @@ use toon::tokens;
 use crate::{
     event::{Scope, Severity},
     notification::{
-        Activation, InjectionPoint, Interrupt, Nature, Notification, NotificationId, Priority, SubscriberId,
+        Activation, InjectionPoint, Interrupt, Nature, Notification, NotificationId, Priority, RegionUse,
+        SubscriberId,
     },
 };
 
@@ -49,5 +50,6 @@ pub(super) fn notification(subscriber: &str, content: &str) -> Notification {
         retain_until: None,
         requires_response: false,
         repeat: None,
+        region: RegionUse::Also,
     }
 }

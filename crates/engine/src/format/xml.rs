@@ -47,7 +47,7 @@ fn block(carrier: &Carrier<'_>, tag: &str, attributes: &str, document: &str) -> 
     text
 }
 
-fn attribute(text: &str) -> Cow<'_, str> {
+pub(super) fn attribute(text: &str) -> Cow<'_, str> {
     if memchr::memchr3(b'&', b'"', b'<', text.as_bytes()).is_none() {
         return text.into();
     }

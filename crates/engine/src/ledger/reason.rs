@@ -82,6 +82,8 @@ pub enum Reason {
     Watched,
     /// The summary with a prompt after a pause includes it.
     SummedUp,
+    /// It is for the regions of its sessions alone, and no point releases it.
+    InRegion,
     /// The session already knows it: the content of the files, or the result of its failed call.
     Known,
 }
@@ -200,6 +202,7 @@ impl Reason {
             ReasonKind::Inhibits => Self::Inhibits,
             ReasonKind::Watched => Self::Watched,
             ReasonKind::SummedUp => Self::SummedUp,
+            ReasonKind::InRegion => Self::InRegion,
             ReasonKind::Known => Self::Known,
         })
     }
@@ -234,6 +237,7 @@ impl Reason {
             | Self::Inhibits
             | Self::Watched
             | Self::SummedUp
+            | Self::InRegion
             | Self::Known => None,
         }
     }
@@ -256,6 +260,12 @@ const UNANSWERED: ReasonText = notification(
     "unanswered",
     "nobody answered it",
     "aside inbox acknowledge ID answers one; nothing repeats it any more",
+);
+
+const IN_REGION: ReasonText = notification(
+    "in_region",
+    "it is for the regions of its sessions alone, while it is true",
+    "aside region shows it; if it should be delivered too, set `region = \"also\"` in its subscriber",
 );
 
 const MUTED: ReasonText = notification("muted", "{detail}", "aside mute lists what is muted")
@@ -335,6 +345,7 @@ impl ReasonKind {
             Self::SummedUp => {
                 notification("summed_up", "the summary with the prompt after a pause covers it", NOTHING)
             }
+            Self::InRegion => IN_REGION,
             Self::Known => notification("known", "the session knows it already", NOTHING)
                 .or_event("leaves out what the session knows already", NOTHING),
         }

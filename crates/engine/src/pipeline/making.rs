@@ -84,6 +84,7 @@ impl Pipeline {
             retain_until: rule.retain.map(|retain| now + retain),
             requires_response: rule.output.requires_response,
             repeat: rule.repeat.clone(),
+            region: rule.output.region,
         });
         let is_in_force = |hold: &Hold| self.is_in_force(hold, resources);
         let hold = batch.rows.first().and_then(|row| row.suppressed.clone()).filter(is_in_force);

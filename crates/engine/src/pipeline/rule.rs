@@ -13,8 +13,8 @@ use crate::{
     hold::{Delay, Wait},
     ledger::FilteredBy,
     notification::{
-        Activation, ActiveFor, Audience, InjectionPoint, Interrupt, Priority, SubscriberId, Tokens,
-        repeat::Repeat,
+        Activation, ActiveFor, Audience, InjectionPoint, Interrupt, Priority, RegionUse, SubscriberId,
+        Tokens, repeat::Repeat,
     },
     pipeline::{
         absence::AbsenceRule,
@@ -368,6 +368,8 @@ pub struct OutputRule {
     pub activation: Activation,
     /// Whether a notification asks for an answer.
     pub requires_response: bool,
+    /// Whether the regions of sessions have its notifications.
+    pub region: RegionUse,
     /// The scopes in which an active one is active.
     pub active_for: ActiveFor,
     /// The effect of critical ones on a running turn.

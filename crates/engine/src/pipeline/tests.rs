@@ -10,8 +10,8 @@ use super::*;
 use crate::{
     event::{SessionId, Severity},
     notification::{
-        Activation, InjectionPoint, Interrupt, Nature, Notification, NotificationId, Priority, SubscriberId,
-        Tokens,
+        Activation, InjectionPoint, Interrupt, Nature, Notification, NotificationId, Priority, RegionUse,
+        SubscriberId, Tokens,
     },
     pipeline::{
         condition::Condition,
@@ -58,6 +58,7 @@ fn a_single_event_is_delivered_at_window_end() {
         retain_until: None,
         requires_response: false,
         repeat: None,
+        region: RegionUse::Also,
     };
     assert_eq!(**notification, expected);
     assert_eq!(run.pipeline.poll_timeout(), None);

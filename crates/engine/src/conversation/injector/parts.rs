@@ -31,7 +31,7 @@ use crate::{
     event::{Scope, SessionId, Severity},
     exchange::InjectionId,
     ledger::{ConfirmedBy, LedgerEntry, Reason},
-    notification::{Notification, NotificationId, Priority, Resolution, SubscriberId},
+    notification::{Activation, Notification, NotificationId, Priority, Resolution, SubscriberId},
     sorted::SortedMap,
 };
 
@@ -379,6 +379,19 @@ impl Injector {
     /// Whether the notification is pending here.
     pub fn waits(&self, notification: &NotificationId) -> bool {
         self.queue.contains(notification)
+    }
+
+    /// Whether the agent may see a notification: the user need not be asked, or has been.
+    pub fn may_be_shown(&self, notification: &Notification) -> bool {
+        let id = notification.id;
+        match self.queue.get(&id) {
+            Some(entry) => !entry.is_for_user(),
+            None => {
+                notification.activation != Activation::Prompt
+                    || self.leases.contains(&id)
+                    || self.arrived.contains(id)
+            }
+        }
     }
 
     /// Whether a confirmation of `injection` ends something here.

@@ -11,7 +11,7 @@ use journal::time::{Timestamp, hours::Hours, zone::Zone};
 use crate::{
     event::{Event, FieldPath, Payload, Scope, SessionId, Severity},
     notification::{
-        Activation, ActiveFor, Audience, InjectionPoint, Interrupt, Priority, SubscriberId, Tokens,
+        Activation, ActiveFor, Audience, InjectionPoint, Interrupt, Priority, RegionUse, SubscriberId, Tokens,
     },
     pipeline::{
         Resources,
@@ -62,6 +62,7 @@ pub(in crate::pipeline) fn rule() -> Subscriber {
         order: OrderRule::default(),
         output: OutputRule {
             requires_response: false,
+            region: RegionUse::Also,
             priority: Priority::High,
             inject_at: InjectionPoint::AfterTool,
             activation: Activation::Passive,
