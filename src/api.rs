@@ -37,6 +37,8 @@ mod process_table;
 mod processes;
 mod push;
 mod questions;
+mod region;
+mod region_texts;
 mod registry;
 mod reload;
 mod requester;

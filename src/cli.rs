@@ -33,6 +33,7 @@ mod overview;
 mod preview;
 mod publish;
 mod reference;
+mod region;
 mod rules;
 mod run;
 mod schema;
@@ -137,6 +138,10 @@ enum Command {
     ///
     /// Those for the agent, and those for you.
     Inbox(inbox::Args),
+    /// Show what is true for a session now
+    ///
+    /// As its prompt would have it: conditions that hold, retained states, the editor, changed files.
+    Region(region::Args),
     /// Suppress notifications for a time, or list what is suppressed
     ///
     /// Without a change of a file. Without a subcommand: the silences in force.
@@ -366,6 +371,7 @@ fn dispatch(command: Option<Command>, mut context: Context<'_>) -> Result<ExitCo
         Command::Rebuild(args) => state::rebuild(&args, &mut context)?,
         Command::Exchange(args) => sessions::exchange(&args, &mut context)?,
         Command::Inbox(args) => inbox::run(&args, &mut context)?,
+        Command::Region(args) => region::run(&args, &mut context)?,
         Command::Silence(args) => silence::run(&args, &mut context)?,
         Command::Mute(args) => mute::mute(&args, &mut context)?,
         Command::Unmute(args) => mute::unmute(&args, &mut context)?,

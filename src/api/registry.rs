@@ -32,6 +32,7 @@ use crate::{
         hook_troubles::HookTroubles,
         looks::{Knowledge, Looks},
         process_table::Processes,
+        region_texts::RegionTexts,
         wake_routes::WakeRoutes,
     },
     capability::source::inputs::Inputs,
@@ -85,6 +86,8 @@ pub struct Registry {
     creation_lock: tokio::sync::Mutex<()>,
     /// Permits of MCP connections.
     mcp_places: Arc<Semaphore>,
+    /// The last texts of regions.
+    regions: RegionTexts,
 }
 
 impl Registry {
@@ -119,6 +122,7 @@ impl Registry {
             tcp: OnceLock::new(),
             creation_lock: tokio::sync::Mutex::default(),
             mcp_places: Arc::new(Semaphore::new(MCP_CONNECTIONS_MAX)),
+            regions: RegionTexts::default(),
         }
     }
 
@@ -135,6 +139,11 @@ impl Registry {
     /// Inputs of sources.
     pub const fn sources(&self) -> &Inputs {
         &self.sources
+    }
+
+    /// The last texts of regions.
+    pub const fn regions(&self) -> &RegionTexts {
+        &self.regions
     }
 
     /// Waits until no other request sets a watch or asks a question.

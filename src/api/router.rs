@@ -11,8 +11,8 @@ use axum::{
 
 use crate::api::{
     App, admin, clients, error::ApiError, events, exchange, explain, formats, history, hooks, inbox,
-    matching, mcp, metrics, notify, questions, reload, respond, sessions, settings, shell, silences, sources,
-    statusline, stream, subscribers, trust, watches, webhooks,
+    matching, mcp, metrics, notify, questions, region, reload, respond, sessions, settings, shell, silences,
+    sources, statusline, stream, subscribers, trust, watches, webhooks,
 };
 
 /// The routes. Access control is added by the servers.
@@ -63,6 +63,7 @@ routes! {
     get "/v1/sessions/{id}" sessions::get,
     get "/v1/sessions/{id}/wait" sessions::wait,
     get "/v1/sessions/{id}/stream" stream::session,
+    get "/v1/sessions/{id}/region" region::region,
     post "/v1/sessions/{id}/undelivered/{injection}" exchange::undelivered,
     get "/v1/formats" formats::list,
     get "/v1/instructions" formats::instructions,

@@ -28,7 +28,7 @@ use engine::{
 use futures_util::stream;
 use journal::{ReadError, Reader, record::Record};
 use serde::{Deserialize, Serialize};
-use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio_stream::{Stream, StreamExt};
 
 #[cfg(test)]
@@ -43,11 +43,14 @@ use crate::{
         extract::{IdSegment, Params, header},
         history::parsed,
         naming::{known_session, session_now, session_of},
+        region::{self, RegionParams, read_form},
+        region_texts::{Form, RegionText},
         registry::Watcher,
         sessions::pending_now,
         wake_routes::{Attached, ClientFolder, ForFollower},
         wire::{
             event::to_json,
+            region::RegionTagView,
             views::{PendingView, WakeView},
         },
     },
@@ -274,6 +277,10 @@ pub(crate) struct QueueParams {
     workspace: Option<String>,
     /// The folder of the client's files.
     client_folder: Option<String>,
+    /// The most tokens of the region whose `ETag` is sent; not for a follower.
+    max_tokens: Option<u32>,
+    /// The format of that region.
+    format: Option<String>,
 }
 
 impl QueueParams {
@@ -300,8 +307,8 @@ enum RouteParam {
     Follower,
 }
 
-/// Streams the number of pending notifications of the session, at once and after each change,
-/// without text.
+/// Streams the number of pending notifications of the session (`pending`), and the `ETag` of its region
+/// (`region`), at once and after each change, without text. A follower gets no `region`.
 #[cfg_attr(test, utoipa::path(
     get, path = "/v1/sessions/{id}/stream", tag = "sessions",
     params(("id" = String, Path, description = "The session"), QueueParams),
@@ -331,7 +338,11 @@ pub(crate) async fn session(
             let session = session_of(&app, id, None).await?;
             actor.check(&app, &session).await?;
             known_session(&app, &session).await?;
-            Queue::follow(app, session, place).await?
+            let region = RegionParams { max_tokens: params.max_tokens, format: params.format };
+            let form = read_form(session.clone(), &region)?;
+            let mut queue = Queue::follow(app, session, place).await?;
+            queue.region = Some(FollowedRegion::new(&queue.app, form));
+            queue
         }
     };
     Ok(respond(stream::unfold(queue, |mut queue| async move { Some((queue.next().await?, queue)) })))
@@ -351,6 +362,8 @@ struct Queue {
     app: App,
     watcher: Watcher,
     first: Option<PendingView>,
+    /// The region of a session that is not followed by the one who wakes it.
+    region: Option<FollowedRegion>,
     has_ended: bool,
     _place: OwnedSemaphorePermit,
 }
@@ -360,7 +373,8 @@ impl Queue {
         // Watched before the query, so that a change in between is seen.
         let watcher = app.registry.watch(&session);
         let first = pending_or_nothing(&app, &session).await?;
-        Ok(Self { attached: None, app, watcher, first: Some(first), has_ended: false, _place: place })
+        let first = Some(first);
+        Ok(Self { attached: None, app, watcher, first, region: None, has_ended: false, _place: place })
     }
 
     /// Continues as the follower of the session that now runs in the process of `session`.
@@ -393,6 +407,13 @@ impl Queue {
                 None => std::future::pending().await,
             }
         };
+        let app = &self.app;
+        let region = async {
+            match &mut self.region {
+                Some(region) => region.changed(app).await,
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
             biased;
             instruction = for_follower => Some(match instruction {
@@ -417,7 +438,42 @@ impl Queue {
                     Some(_) | None => Some(queue_event("pending", &PendingView::of(&pending))),
                 }
             }
+            text = region => Some(queue_event("region", &RegionTagView { etag: &text?.etag })),
             () = self.app.stopped() => None,
+        }
+    }
+}
+
+/// The region of a session, as a client follows it.
+struct FollowedRegion {
+    form: Form,
+    changes: watch::Receiver<u64>,
+    /// Whether something may have changed since the last text.
+    is_due: bool,
+    /// The tag that was sent last.
+    sent: Option<String>,
+}
+
+impl FollowedRegion {
+    fn new(app: &App, form: Form) -> Self {
+        Self { form, changes: app.registry.regions().follow(), is_due: true, sent: None }
+    }
+
+    /// Waits until the region has another tag than the one that was sent last; `None` when the daemon
+    /// stops. Cancel-safe.
+    async fn changed(&mut self, app: &App) -> Option<Arc<RegionText>> {
+        loop {
+            if !self.is_due {
+                self.changes.changed().await.ok()?;
+                self.is_due = true;
+            }
+            // A session that has ended has no region until it is opened again.
+            let text = region::written(app, self.form.clone()).await.ok();
+            self.is_due = false;
+            if let Some(text) = text.filter(|text| self.sent.as_ref() != Some(&text.etag)) {
+                self.sent = Some(text.etag.clone());
+                return Some(text);
+            }
         }
     }
 }

@@ -13,6 +13,7 @@ pub mod history;
 pub mod inbox;
 pub mod notify;
 pub mod questions;
+pub mod region;
 pub mod respond;
 pub mod settings;
 pub mod silences;

@@ -65,6 +65,11 @@ impl Sessions {
         Ok(Self { listed, names })
     }
 
+    /// The open session that was active last.
+    pub(super) fn last_active(&self) -> Option<&str> {
+        self.listed.first().filter(|session| session.is_open).map(|session| &*session.id)
+    }
+
     pub(super) fn len(&self) -> usize {
         self.listed.len()
     }

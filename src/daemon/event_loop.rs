@@ -421,6 +421,7 @@ fn publish_changes(registry: &Registry, engine: &mut Engine) {
     if let Some(folders) = engine.take_folders() {
         sources.folders.send_replace(folders);
     }
+    registry.regions().note_changes(engine.region_changes());
 }
 
 /// Executes an output that needs no record; returns the record of any other output.

@@ -54,6 +54,7 @@ mod real_client;
 mod receipts;
 mod recovery;
 mod reference;
+mod region;
 mod responses;
 mod rules;
 mod run;

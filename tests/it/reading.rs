@@ -36,7 +36,7 @@ enum Route {
 use Route::{Elsewhere, HasNone, LeavesOut, LeavesOutAndRefuses, Refuses};
 
 /// Every route. A new one fails the test until it has a row here.
-const ROUTES: [(&str, Route); 57] = [
+const ROUTES: [(&str, Route); 58] = [
     ("delete /v1/silences/{id}", Elsewhere),
     ("delete /v1/watches/{id}", Refuses(&[("/v1/watches/{watch}", "")])),
     ("get /healthz", HasNone(Some(""))),
@@ -85,6 +85,10 @@ const ROUTES: [(&str, Route); 57] = [
     ("get /v1/sessions/{id}", LeavesOut(&[("/v1/sessions/bob", &["\"pending\"", "\"top_count\":2"])])),
     ("get /v1/sessions/{id}/injections", Refuses(&[("/v1/sessions/bob/injections", "")])),
     ("get /v1/sessions/{id}/messages", Refuses(&[("/v1/sessions/bob/messages", "")])),
+    (
+        "get /v1/sessions/{id}/region",
+        Refuses(&[("/v1/sessions/bob/region", ""), ("/v1/sessions/bob/region?format=json", "")]),
+    ),
     (
         "get /v1/sessions/{id}/stream",
         Refuses(&[
