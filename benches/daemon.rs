@@ -20,6 +20,7 @@ mod ingest;
 mod latency;
 mod peers;
 pub(crate) mod process;
+mod region;
 mod reload;
 mod restart;
 
@@ -29,7 +30,7 @@ use crate::support::{Size, load, machine};
 type Theme = (&'static str, fn(Size));
 
 /// All of them, in the order in which they run.
-const THEMES: [Theme; 10] = [
+const THEMES: [Theme; 11] = [
     ("idle", idle::run),
     ("hook", hook::run),
     ("latency", latency::run),
@@ -39,6 +40,7 @@ const THEMES: [Theme; 10] = [
     ("disk", disk::run),
     ("restart", restart::run),
     ("reload", reload::run),
+    ("region", region::run),
     ("peers", peers::run),
 ];
 
