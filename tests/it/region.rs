@@ -178,7 +178,8 @@ fn a_region_of_ten_thousand_conditions_is_bounded() {
     }
     publish_all(&home);
     for format in ["xml", "xml_each", "markdown", "toon", "json", "line", "user_prefix"] {
-        for max in [50, 300, 4_000] {
+        // The other limits have a test in the engine.
+        for max in if format == "xml" { &[50, 300, 4_000][..] } else { &[300] }.iter().copied() {
             let answer = home.get(&format!("{REGION}?format={format}&max_tokens={max}"));
             let said = at(&answer, "/text").as_str().expect("a text");
             let tokens = ::toon::tokens::estimate(said).0;

@@ -82,7 +82,7 @@ pub fn write_region(region: &Region, format: Format, max_tokens: Tokens) -> Writ
     }
     let cut_first = || match pieces.first() {
         Some(Piece::Condition(fact) | Piece::Retained(fact)) => cuts(fact, max_tokens)
-            .map(|cut| written(&pieces[..1], Some(&cut)))
+            .map(|cut| written(pieces.get(..1).unwrap_or_default(), Some(&cut)))
             .find(|one| one.tokens <= max_tokens),
         Some(Piece::Open(_) | Piece::Problem(_) | Piece::File(_)) | None => None,
     };

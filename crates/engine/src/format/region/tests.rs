@@ -228,7 +228,7 @@ proptest! {
             let (blocks, inner) = match format {
                 Format::Xml | Format::UserPrefix => (1, text.trim_end()),
                 Format::XmlEach => (2, text.as_str()),
-                _ => (0, text.as_str()),
+                Format::Markdown | Format::Toon | Format::Json | Format::Line | Format::OpenaiDeveloper | Format::SystemMessage | Format::AnthropicBlock | Format::SyntheticTool => (0, text.as_str()),
             };
             prop_assert_eq!(inner.matches("<region").count(), blocks, "{}", text);
             prop_assert_eq!(inner.matches("</region>").count(), blocks, "{}", text);
@@ -254,7 +254,7 @@ proptest! {
                     let fence = text.lines().nth(2).expect("a fence").trim_end_matches("toon");
                     prop_assert_eq!(text.matches(fence).count(), 2, "{}", text);
                 }
-                _ => {}
+                Format::Xml | Format::XmlEach | Format::UserPrefix | Format::OpenaiDeveloper | Format::SystemMessage | Format::AnthropicBlock | Format::SyntheticTool => {}
             }
         }
     }
