@@ -37,9 +37,7 @@ use crate::api::{
 };
 
 /// Most tokens of a region, and how many it has if a request names no number.
-///
-/// Source of the default: a third of what a turn of injections has by default, in each call of the
-/// model.
+/// Each call of the model pays for it, so the default is small.
 const TOKENS_MAX: Tokens = Tokens(4_000);
 const TOKENS_DEFAULT: Tokens = Tokens(300);
 
