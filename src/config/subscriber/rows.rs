@@ -105,7 +105,7 @@ settings! {
         /// Whether the agent is asked to answer: the text then has `respond: ID`, see
         /// [responses](delivery.md#responses-and-repetition).
         requires_response: bool = false, flag();
-        /// Whether the [region](#the-live-region) of a session has the conditions and retained states:
+        /// Whether the [region](delivery.md#the-live-region) of a session has the conditions and retained states:
         /// `also` beside their delivery, `only` in place of it (critical ones are delivered all the same),
         /// or `never`.
         region: RegionUse = RegionUse::default(), word();
