@@ -181,7 +181,7 @@ fn released(events: usize) -> u64 {
         connection.exchange("bench", 0);
         for number in 1..=events {
             let body = format!(
-                r#"{{"id":"e{number}","type":"cli.event","source":"bench","payload":{{"tool_name":"t{number}"}}}}"#
+                r#"{{"id":"e{number}","type":"cli.bench","source":"bench","payload":{{"tool_name":"t{number}"}}}}"#
             );
             connection.publish(body.as_bytes(), 1);
             let (status, _) = connection.exchange("bench", number);

@@ -16,7 +16,7 @@ pub(crate) const AT_ONCE: (&str, &str) = (
 [subscriber]
 id = "bench"
 [events]
-types = ["cli.event"]
+types = ["cli.bench"]
 severity_filter = "debug"
 [batching]
 window_ms = 0

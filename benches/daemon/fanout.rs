@@ -63,7 +63,7 @@ fn burst(home: &Home, sessions: usize, body: &[u8], exchanges: usize) -> Vec<f64
 }
 
 fn body(events: usize) -> Vec<u8> {
-    let line = |n| format!(r#"{{"type":"cli.event","source":"bench","payload":{{"n":{n}}}}}"#);
+    let line = |n| format!(r#"{{"type":"cli.bench","source":"bench","payload":{{"n":{n}}}}}"#);
     (0..events).map(|n| line(n) + "\n").collect::<String>().into_bytes()
 }
 

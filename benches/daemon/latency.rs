@@ -92,7 +92,7 @@ impl Releasing {
             self.number += 1;
             let id = format!("delivered-{}", self.number);
             let body = format!(
-                r#"{{"id":"{id}","type":"cli.event","source":"bench","payload":{{"tool_name":"{id}"}}}}"#
+                r#"{{"id":"{id}","type":"cli.bench","source":"bench","payload":{{"tool_name":"{id}"}}}}"#
             );
             let begin = Instant::now();
             self.connection.publish(body.as_bytes(), 1);

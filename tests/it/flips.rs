@@ -43,7 +43,7 @@ const SUBSCRIBER: &str = r#"
 [subscriber]
 id = "single"
 [events]
-types = ["cli.event"]
+types = ["task.started"]
 severity_filter = "debug"
 [batching]
 window_ms = 0
@@ -103,7 +103,7 @@ fn filled(signal: Signal) -> Home {
         home.publish(&json!({ "type": "bulk.made", "source": "test", "payload": { "text": text } }));
         if number % (FILLING / PENDING) == 0 {
             home.publish(&json!({
-                "id": format!("before-{number}"), "type": "cli.event", "source": "test", "session": "s1",
+                "id": format!("before-{number}"), "type": "task.started", "source": "test", "session": "s1",
                 "payload": { "n": number },
             }));
         }
@@ -258,7 +258,7 @@ fn live_with(home: &Home, expected: &[Value], flip: &Flip) {
         found == expected || is_reported(&(said.clone() + &daemon.said_so_far()), home),
         "something else is delivered, and nothing tells of it: {found:?}\n{said}"
     );
-    let event = json!({ "id": "after", "type": "cli.event", "source": "test", "session": "s1", "payload": { "n": 1 } });
+    let event = json!({ "id": "after", "type": "task.started", "source": "test", "session": "s1", "payload": { "n": 1 } });
     home.publish(&event);
     // Derived data may be damaged without a check of its own; a request for it must not end the
     // daemon.

@@ -24,7 +24,7 @@ const START: Timestamp = Timestamp::from_millis(1_700_000_000_000);
 fn with_pending(subscribers: usize) -> Drive {
     let subscriber = |number| {
         let text = format!(
-            "[subscriber]\nid = \"watch_the_stock_{number:03}\"\n[events]\ntypes = [\"cli.event\"]\nseverity_filter = \"debug\"\n\
+            "[subscriber]\nid = \"watch_the_stock_{number:03}\"\n[events]\ntypes = [\"test.made\"]\nseverity_filter = \"debug\"\n\
              [batching]\nwindow_ms = 0\n[output]\npriority = \"normal\"\ninject_at = \"after_tool\"\ntemplate = \"templates/stock.toon.j2\"\n"
         );
         (format!("subscribers/watch_the_stock_{number:03}.toml"), text)
@@ -35,7 +35,7 @@ fn with_pending(subscribers: usize) -> Drive {
     drive.input(Input::SessionOpened { session: SessionId::new("s1"), harness: Harness::default() }, START);
     let event = Event {
         id: "e1".into(),
-        event_type: "cli.event".parse().expect("valid"),
+        event_type: "test.made".parse().expect("valid"),
         source: "test".into(),
         provenance: Provenance::Local,
         severity: Severity::Info,

@@ -22,11 +22,12 @@ use engine::{detector, event::catalogue, notification::SubscriberId, probe};
 use crate::tidy::read_tree;
 
 /// Types that the code of a producer reads and does not publish.
-const READS: [(&str, &[&str]); 5] = [
+const READS: [(&str, &[&str]); 6] = [
     ("ci", &["tool.call.success"]),
     ("background", &["agent.turn.end"]),
     ("ports", &["agent.turn.end"]),
     ("watch", &["agent.turn.end", "ci.follow.ended"]),
+    ("budget", &["agent.turn.end", "agent.turn.failed", "agent.turn.interrupted", "agent.turn.start"]),
     ("loop", &["agent.turn.start", "tool.call.failure", "tool.call.success", "tool.call.timeout"]),
 ];
 /// Code that writes the events of several producers.

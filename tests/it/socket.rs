@@ -31,7 +31,7 @@ const LONG: &str = r#"
 [subscriber]
 id = "long"
 [events]
-types = ["cli.event"]
+types = ["test.made"]
 [batching]
 window_ms = 10000
 max_size = 100
@@ -428,7 +428,7 @@ fn stop_closes_open_batches_and_removes_the_socket() {
     let home = Home::with(&[("subscribers/long.toml", LONG)]);
     let daemon = home.serve_logging("aside::daemon=debug");
     home.exchange("s", &json!({ "point": "turn_start", "carrier": "c1" }));
-    home.publish(&json!([{ "type": "cli.event", "payload": { "n": 1 } }, { "type": "cli.event", "payload": { "n": 2 } }]));
+    home.publish(&json!([{ "type": "test.made", "payload": { "n": 1 } }, { "type": "test.made", "payload": { "n": 2 } }]));
     let is_batched = || home.get("/v1/status")["subscribers"]["long"]["batched"] == 2;
     eventually("both are in the batch", || is_batched().then_some(()));
     assert_eq!(home.get("/v1/sessions/s")["pending"], 0);

@@ -143,6 +143,7 @@ const OUTSIDE: &[(&str, Where)] = &[
             "capability/log.rs",
             "cli/test.rs",
             "probe/ports.rs",
+            "probe/waiting.rs",
             "pipeline/sandbox/patterns.rs",
             "capability/problem/",
             "watch/",

@@ -44,8 +44,19 @@ pub struct Call {
 pub struct ServerCall {
     /// The server's name in the client.
     pub server: String,
-    /// Whether the client had a connection to it.
-    pub is_connected: bool,
+    /// What came of the call.
+    pub outcome: ServerOutcome,
+}
+
+/// What came of a call to an MCP server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ServerOutcome {
+    /// The server answered.
+    Answered,
+    /// The client has a connection to it, and no answer came within its time.
+    TimedOut,
+    /// The client has no connection to it.
+    NotConnected,
 }
 
 /// One file that a call touched.

@@ -1,14 +1,16 @@
 //! Detectors: folds over harness reports about agents. Their findings are published as events of
 //! the session.
 //!
-//! A detector gets events in journal order, with their times, and does not query the machine: the
-//! same events lead to the same findings, live, in a replay and in a simulation. A new detector is
-//! a file here, a row in the table `sources!`, and a field of [`Detectors`] with a line in its
-//! `observe`. Findings are published and read from the journal like other events, so they are
+//! A detector gets events and exchanges in journal order, with their times, and does not query the
+//! machine: the same records lead to the same findings, live, in a replay and in a simulation. A new
+//! detector is a file here, a row in the table `sources!`, and a field of [`Detectors`] with a line
+//! in its `observe`. Findings are published and read from the journal like other events, so they are
 //! delivered by the exchange after the one with their last event.
 
+pub mod budgets;
 pub mod loops;
 
+use journal::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -16,8 +18,10 @@ use self::loops::Finding;
 
 use crate::{
     event::{Event, EventRef, SessionId},
+    exchange::Exchange,
     fold::{Dispatched, Effects, Fold},
     hash::first_64_bits,
+    session::Succession,
     settings::sources,
 };
 
@@ -26,17 +30,26 @@ const TAKEN: [&str; 2] = ["agent.", "tool.call."];
 
 sources! {
     // Module, name in `[sources]`, topic of its events, and precondition of its findings.
-    loops "loop" "repeated calls" "calls with `args` and `result`";
+    loops   "loop"   "repeated calls"       "calls with `args` and `result`";
+    budgets "budget" "steps and time of turns" "a limit, and exchanges that name their step or turn";
 }
 
 /// All detectors, with their state.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Detectors {
     loops: loops::Loops,
+    #[serde(default)]
+    budgets: budgets::Budgets,
 }
 
 impl Fold for Detectors {
     type Settings = Settings;
+
+    fn apply(&mut self, settings: &Settings, before: Option<&Settings>) {
+        if before.is_some_and(|before| before.budgets != settings.budgets) {
+            self.budgets.apply(&settings.budgets);
+        }
+    }
 
     /// Shape: the ids of the findings derive from the event's id, so a replay publishes the same.
     /// Most events are not from a session's harness, and cost one comparison of types.
@@ -54,7 +67,24 @@ impl Fold for Detectors {
             ..Event::own(event_type, format!("{name}-{:016x}", name_of(event)), severity, payload, now)
         };
         to.publish(findings.map(publish));
+        to.publish(self.budgets.observe(&session, event, &settings.budgets, now));
         false
+    }
+
+    fn note_exchange(&mut self, exchange: &Exchange, settings: &Settings, now: Timestamp, to: &mut Effects) {
+        to.publish(self.budgets.note_exchange(exchange, &settings.budgets, now));
+    }
+
+    fn poll_timeout(&self) -> Option<Timestamp> {
+        self.budgets.poll_timeout()
+    }
+
+    fn handle_timeout(&mut self, now: Timestamp, to: &mut Effects) {
+        to.publish(self.budgets.handle_timeout(now));
+    }
+
+    fn follow(&mut self, change: &Succession, _to: &mut Effects) {
+        self.budgets.follow(change);
     }
 
     fn begin_task(&mut self, session: &SessionId) {

@@ -9,6 +9,7 @@ use journal::time::Timestamp;
 
 use crate::{
     event::{Event, EventRef, Seq, SessionId, Trust},
+    exchange::Exchange,
     ledger::{LedgerEntry, Reason},
     session::Succession,
 };
@@ -115,11 +116,18 @@ pub trait Fold {
     /// Follows a session whose identity changed.
     fn follow(&mut self, _change: &Succession, _to: &mut Effects) {}
 
+    /// Notes an exchange that a session's harness made for the first time.
+    fn note_exchange(
+        &mut self,
+        _exchange: &Exchange,
+        _settings: &Self::Settings,
+        _now: Timestamp,
+        _to: &mut Effects,
+    ) {
+    }
+
     /// Notes the end of a turn of `session` that no event reports.
     fn end_turn(&mut self, _session: &SessionId, _now: Timestamp, _to: &mut Effects) {}
-
-    /// Notes that a tool has run in `session`.
-    fn note_tool(&mut self, _session: &SessionId, _tool: &str, _now: Timestamp, _to: &mut Effects) {}
 
     /// Notes that the user began another task in `session`.
     fn begin_task(&mut self, _session: &SessionId) {}

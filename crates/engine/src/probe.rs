@@ -21,6 +21,7 @@ pub mod memory;
 pub mod others;
 pub mod pause;
 pub mod ports;
+pub mod waiting;
 
 #[cfg(test)]
 mod world;
@@ -110,6 +111,7 @@ impl Known {
             .map(|path| &**path)
             .chain(self.around.git.folders())
             .chain(self.around.ports.outputs())
+            .chain(self.around.waiting.outputs())
     }
 
     /// The folders that it works in: its own, and the top of its repository.
@@ -217,6 +219,7 @@ probes! {
     context    "context"    "full contexts"           "a transcript or a status line"                Known;
     background "background" "lost ends of background commands"    "a transcript, and turns that list running commands"  Known;
     ports      "ports"      "closed ports"            "background commands whose output is a file"   Known;
+    waiting    "waiting"    "commands that wait for input"    "background commands whose output is a file"   Known;
     mcp        "mcp"        "MCP servers"             "a client's log of its connections"            Known;
 }
 

@@ -204,7 +204,7 @@ async fn due_work_runs_while_records_keep_coming() {
         [subscriber]
         id = "hot"
         [events]
-        types = ["cli.event"]
+        types = ["test.made"]
         severity_filter = "debug"
         [batching]
         window_ms = 0
@@ -215,7 +215,7 @@ async fn due_work_runs_while_records_keep_coming() {
     }
     let event = Event {
         id: "e1".into(),
-        event_type: "cli.event".parse().expect("valid"),
+        event_type: "test.made".parse().expect("valid"),
         source: "test".into(),
         provenance: Provenance::Local,
         severity: Severity::Info,

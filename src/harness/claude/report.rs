@@ -12,24 +12,40 @@ use super::{
 };
 use crate::harness::{HookError, Then, text::read};
 
+/// The client's word for a turn that ended because of a rate limit.
+///
+/// Source: the client's reference of hooks, `StopFailure`, `error`.
+const RATE_LIMIT: &str = "rate_limit";
 /// Kinds of notices to the user that mean that the agent waits for them.
 const WAITING: [&str; 3] = ["elicitation_dialog", "idle_prompt", "permission_prompt"];
 
 impl Call<'_> {
-    /// A turn ended because the model's API refused it or could not be reached.
+    /// A turn ended because the model's API refused it or could not be reached. A refusal because of
+    /// a rate limit is also an event of its own, which the next turn is notified of.
     pub(super) fn stop_failure(&self) -> Result<Vec<Event>, HookError> {
         let StopFailure { error, last_assistant_message } = read(self.stdin)?;
-        let event = self.event(
+        let message = || last_assistant_message.as_deref().map(|message| json!(clean_text(message)));
+        let name = |what: &str| format!("{what}:{}:{}", self.turn_or_time(), self.now.as_millis());
+        let failed = self.event(
             "agent.turn.failed",
             Severity::Error,
-            &format!("turn.failed:{}:{}", self.turn_or_time(), self.now.as_millis()),
+            &name("turn.failed"),
             present([
                 ("turn", self.turn()),
                 ("error_type", Some(json!(clean_text(&error)))),
-                ("error_message", last_assistant_message.map(|message| json!(clean_text(&message)))),
+                ("error_message", message()),
             ]),
         )?;
-        Ok(vec![event])
+        if error != RATE_LIMIT {
+            return Ok(vec![failed]);
+        }
+        let limited = self.event(
+            "api.rate_limit.exceeded",
+            Severity::Warning,
+            &name("rate_limit"),
+            present([("error_message", message())]),
+        )?;
+        Ok(vec![failed, limited])
     }
 
     pub(super) fn notification(&self) -> Result<Vec<Event>, HookError> {

@@ -9,7 +9,7 @@ use std::{borrow::Cow, path::Path};
 use serde::Deserialize;
 
 use engine::{
-    call::ServerCall,
+    call::{ServerCall, ServerOutcome},
     transcript::{Connection, Connections, ServerSaid, ServerState},
 };
 use journal::time::Timestamp;
@@ -38,6 +38,10 @@ const NOT_CONNECTED: [&str; 3] = [
 ];
 /// The end of the first of them.
 const NOT_CONNECTED_END: &str = "is not connected\"";
+/// Prefix, in JSON, of the result of a call without an answer.
+///
+/// Source: `RequestTimeout` of the TypeScript SDK of MCP, with which the client is made.
+const TIMED_OUT: &str = "\"MCP error -32001: ";
 /// The type of the attachment with the loadable tools, the removed tools, and the failed servers.
 const TOOLS_DELTA: &str = "deferred_tools_delta";
 /// Log messages of an established connection, and of a failed or closed one.
@@ -50,8 +54,14 @@ pub(super) fn of_call(tool: &str, response: &str) -> Option<ServerCall> {
     let server = server_of(tool)?.to_owned();
     let begins = |(begin, end): (&str, &str)| response.starts_with(begin) && response.ends_with(end);
     let ends = [NOT_CONNECTED_END, "", ""];
-    let is_connected = !response.is_empty() && !NOT_CONNECTED.into_iter().zip(ends).any(begins);
-    Some(ServerCall { server, is_connected })
+    let outcome = if response.is_empty() || NOT_CONNECTED.into_iter().zip(ends).any(begins) {
+        ServerOutcome::NotConnected
+    } else if response.starts_with(TIMED_OUT) {
+        ServerOutcome::TimedOut
+    } else {
+        ServerOutcome::Answered
+    };
+    Some(ServerCall { server, outcome })
 }
 
 /// The server of a tool.
@@ -154,23 +164,30 @@ mod tests {
 
     #[test]
     fn a_call_shows_whether_its_server_is_there() {
+        use ServerOutcome::{Answered, NotConnected, TimedOut};
         for (tool, response, expected) in [
-            ("mcp__depot__lookup", r#""looked up""#, Some(("depot", true))),
-            ("mcp__depot__lookup", r#""MCP server \"depot\" is not connected""#, Some(("depot", false))),
-            ("mcp__depot__lookup", r#""MCP server \"depot\" is connected""#, Some(("depot", true))),
+            ("mcp__depot__lookup", r#""looked up""#, Some(("depot", Answered))),
+            (
+                "mcp__depot__lookup",
+                r#""MCP server \"depot\" is not connected""#,
+                Some(("depot", NotConnected)),
+            ),
+            ("mcp__depot__lookup", r#""MCP server \"depot\" is connected""#, Some(("depot", Answered))),
             (
                 "mcp__my-depot__look_up",
                 r#""<tool_use_error>Error: No such tool available: mcp__my-depot__look_up</tool_use_error>""#,
-                Some(("my-depot", false)),
+                Some(("my-depot", NotConnected)),
             ),
-            ("mcp__depot__lookup", r#""MCP error -32000: Connection closed""#, Some(("depot", false))),
-            ("mcp__depot__lookup", "", Some(("depot", false))),
+            ("mcp__depot__lookup", r#""MCP error -32000: Connection closed""#, Some(("depot", NotConnected))),
+            ("mcp__depot__lookup", r#""MCP error -32001: Request timed out""#, Some(("depot", TimedOut))),
+            ("mcp__depot__lookup", r#""it says MCP error -32001: no""#, Some(("depot", Answered))),
+            ("mcp__depot__lookup", "", Some(("depot", NotConnected))),
             ("Bash", r#""MCP server \"depot\" is not connected""#, None),
             ("mcp____x", "", None),
             ("mcp__x", "", None),
         ] {
             let found = of_call(tool, response);
-            let found = found.as_ref().map(|call| (call.server.as_str(), call.is_connected));
+            let found = found.as_ref().map(|call| (call.server.as_str(), call.outcome));
             assert_eq!(found, expected, "{tool} {response}");
         }
     }

@@ -62,6 +62,17 @@ fn every_captured_hook_is_understood() {
     }
 }
 
+#[test]
+fn a_refusal_for_its_rate_is_another_event() {
+    let failed = |error: &str| {
+        let stdin = json!({ "hook_event_name": "StopFailure", "session_id": "s", "cwd": "/w", "prompt_id": "t1",
+            "error": error, "last_assistant_message": "API Error: 429 slow down" });
+        summary(&parse_json(stdin))
+    };
+    assert_eq!(failed("rate_limit"), "agent.turn.failed; api.rate_limit.exceeded; nothing");
+    assert_eq!(failed("server_error"), "agent.turn.failed; nothing");
+}
+
 /// Each text in `value`, in a copy in which it is [`MARK`], with its key.
 fn marked(value: &Value, key: &str) -> Vec<(String, Value)> {
     match value {

@@ -88,6 +88,7 @@ fn is_type(name: &str, value: &Value) -> bool {
     match name {
         "boolean" => value.is_boolean(),
         "integer" => value.is_i64(),
+        "number" => value.is_number(),
         "string" => value.is_string(),
         "array" => value.is_array(),
         "object" => value.is_object(),

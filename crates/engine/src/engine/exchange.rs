@@ -62,7 +62,9 @@ impl Engine {
                 let answer = self.release(seq, session, exchange, release, now);
                 self.sessions.take_back(session, aside);
                 let passed = self.sessions.note_point(session, exchange, &answer, now);
-                self.note_passed(exchange, passed, now);
+                self.folds.note_exchange(exchange, &self.rules, now, &mut self.effects);
+                self.drain_folds();
+                self.note_passed(&exchange.session, passed, now);
                 let released = record_of(seq, &answer);
                 (answer, released)
             }
@@ -96,17 +98,12 @@ impl Engine {
         self.sessions.end_pending(&exchange.session, is_echo, &Reason::Known);
     }
 
-    /// Counts the turn that ended at an exchange, notes the tool that has run, and lets a new task begin
-    /// for the detectors.
-    fn note_passed(&mut self, exchange: &Exchange, passed: Passed, now: Timestamp) {
-        let session = &exchange.session;
+    /// Counts the turn that ended at an exchange, and lets a new task begin for the detectors.
+    fn note_passed(&mut self, session: &SessionId, passed: Passed, now: Timestamp) {
         if passed.ends_turn {
             self.folds.end_turn(session, now, &mut self.effects);
+            self.drain_folds();
         }
-        if let Some(tool) = exchange.tool_that_ran() {
-            self.folds.note_tool(session, tool, now, &mut self.effects);
-        }
-        self.drain_folds();
         if passed.begins_task {
             self.folds.begin_task(session);
         }

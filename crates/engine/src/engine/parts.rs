@@ -12,6 +12,7 @@ use crate::{
     conversation::{Fanout, SessionKey, SessionOutput, Sessions, Standing, Table, Unclaimed},
     detector::Detectors,
     event::{Seq, SessionId},
+    exchange::Exchange,
     fold::{Dispatched, Effect, Effects, Fold},
     ledger::{LedgerEntry, Reason, Tally},
     matcher::Matcher,
@@ -334,20 +335,20 @@ macro_rules! folds {
                 $(self.$name.follow(change, to);)+
             }
 
-            /// Notes the end of a turn that no event reports.
-            pub(super) fn end_turn(&mut self, session: &SessionId, now: Timestamp, to: &mut Effects) {
-                $(self.$name.end_turn(session, now, to);)+
-            }
-
-            /// Notes that a tool has run.
-            pub(super) fn note_tool(
+            /// Passes an exchange to each.
+            pub(super) fn note_exchange(
                 &mut self,
-                session: &SessionId,
-                tool: &str,
+                exchange: &Exchange,
+                rules: &CompiledRules,
                 now: Timestamp,
                 to: &mut Effects,
             ) {
-                $(self.$name.note_tool(session, tool, now, to);)+
+                $(self.$name.note_exchange(exchange, settings(rules, $settings), now, to);)+
+            }
+
+            /// Notes the end of a turn that no event reports.
+            pub(super) fn end_turn(&mut self, session: &SessionId, now: Timestamp, to: &mut Effects) {
+                $(self.$name.end_turn(session, now, to);)+
             }
 
             /// Notes that the user began another task.

@@ -317,12 +317,14 @@ mod tests {
     /// Types that only the daemon makes today, but which move none of its state: reports about the
     /// machine or the agent that any producer may make.
     const OPEN: &str = "
-        agent.loop.detected budget.token.reset budget.token.warning disk.space.low disk.space.ok
+        agent.loop.detected budget.iteration.exceeded budget.iteration.reset budget.iteration.warning
+        budget.timeout.reset budget.timeout.warning budget.token.reset budget.token.warning
+        disk.space.low disk.space.ok
         fs.file.created fs.file.deleted fs.file.modified fs.file.renamed fs.known.deleted
         fs.known.folder_deleted fs.known.modified fs.known.renamed fs.known.restored fs.write.held git.head.moved
         git.operation.ended git.operation.started git.stash.changed log.line.matched
-        mcp.server.disconnected mcp.server.reconnected session.other.present
-        timer.fired tool.handle.stopped tool.port.closed tool.port.opened";
+        mcp.server.disconnected mcp.server.reconnected mcp.server.responsive mcp.server.unresponsive
+        session.other.present timer.fired tool.handle.stopped tool.handle.waiting tool.port.closed tool.port.opened";
     /// Producers outside the daemon, or for a client outside of it.
     const OUTSIDE: [&str; 4] = ["claude-code", "run", "shell", "webhooks"];
 

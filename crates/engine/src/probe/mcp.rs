@@ -1,7 +1,8 @@
-//! MCP servers of a session's client: a server that a call found disconnected is connected again,
-//! or a server failed at its start.
+//! MCP servers of a session's client: a server that a call found disconnected is connected again, a
+//! server failed at its start, or several calls in a row got no answer from a connected server.
 //!
-//! A client reports some of these itself, by listing removed and added tools. It reports nothing if
+//! The result of each call shows that it timed out. Only their number shows that the server, and not
+//! one call, is stuck; the next answer ends that. A client reports some of these itself, by listing removed and added tools. It reports nothing if
 //! the tools stayed listed, or if it lists none by name. In that case the client's own connection
 //! log is read; without an entry there, there is no finding. Nothing is read while no server is
 //! known to be disconnected, except for two looks at the logs in a session's first exchanges.
@@ -19,7 +20,7 @@ use super::{
 use journal::time::{Timestamp, duration_millis};
 
 use crate::{
-    call::ServerCall,
+    call::{ServerCall, ServerOutcome},
     event::Severity,
     notification::InjectionPoint,
     settings::settings,
@@ -44,13 +45,16 @@ const STARTED_MAX: usize = 16;
 const LOGS_MAX: usize = 3;
 /// Bytes read at the end of a log.
 const LOG_BYTES_MAX: u64 = 16 * 1024;
+/// Calls in a row without an answer that make a server unresponsive; one call may be too large.
+const UNANSWERED_MIN: u32 = 2;
 /// The reason for a server that was never connected.
 const FAILED_AT_START: &str = "failed at start";
 
 settings! {
     /// Notifies an agent when an MCP server of its client failed to start
     /// (`mcp.server.disconnected`) and when one is connected again (`mcp.server.reconnected`), if the
-    /// client does not report this. It is read from the client's log of its connections.
+    /// client does not report this. It is read from the client's log of its connections. Two calls in
+    /// a row without an answer are reported too (`mcp.server.unresponsive`).
     enabled: bool = true, flag();
 }
 
@@ -62,10 +66,20 @@ pub struct Known {
     /// the calls that found it disconnected, because it may be connected again before the last of
     /// them ends.
     gone: SortedMap<String, Timestamp>,
+    /// The servers whose last calls got no answer, by the client's names.
+    silent: SortedMap<String, Silent>,
     /// Number of looks after calls, up to [`START_LOOK`].
     looks: u8,
     /// Time of the first check of the start, while a second one is due.
     start_checked_at: Option<Timestamp>,
+}
+
+/// Calls in a row without an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+struct Silent {
+    calls: u32,
+    /// The start of the first of them.
+    since: Timestamp,
 }
 
 /// The connection logs of a session's client.
@@ -106,12 +120,38 @@ impl<'m> Logs<'m> {
 }
 
 impl Known {
-    fn follow(&mut self, call: &ServerCall, now: Timestamp) {
-        if call.is_connected {
-            self.gone.remove(&call.server);
-        } else if call.server.len() <= NAME_BYTES_MAX {
-            self.note_gone(&call.server, now);
+    /// Applies the outcome of a call that began at `since`; returns the finding, if there is one.
+    fn follow(&mut self, call: &ServerCall, since: Timestamp, now: Timestamp) -> Option<Finding> {
+        let ServerCall { server, outcome } = call;
+        match outcome {
+            ServerOutcome::Answered => {
+                self.gone.remove(server);
+                let silent = self.silent.remove(server).filter(|silent| silent.calls >= UNANSWERED_MIN)?;
+                // The agent has the answer itself; this withdraws what is pending.
+                let payload = json!({ "server": shown_text(server, NAME_CHARS_MAX), "calls": silent.calls });
+                Some(Finding::dated("mcp.server.responsive", Severity::Debug, server, now, payload))
+            }
+            ServerOutcome::TimedOut if server.len() <= NAME_BYTES_MAX => self.note_silent(server, since),
+            ServerOutcome::NotConnected if server.len() <= NAME_BYTES_MAX => {
+                self.silent.remove(server);
+                self.note_gone(server, since);
+                None
+            }
+            ServerOutcome::TimedOut | ServerOutcome::NotConnected => None,
         }
+    }
+
+    /// Counts a call without an answer; the count that makes the server unresponsive is a finding.
+    fn note_silent(&mut self, server: &str, since: Timestamp) -> Option<Finding> {
+        if self.silent.len() >= SERVERS_MAX && !self.silent.contains_key(server) {
+            self.silent.pop_least(|silent| silent.since);
+        }
+        let silent = self.silent.get_or_insert_with(server.to_owned(), || Silent { calls: 0, since });
+        silent.calls = silent.calls.saturating_add(1);
+        (silent.calls == UNANSWERED_MIN).then(|| {
+            let payload = json!({ "server": shown_text(server, NAME_CHARS_MAX), "calls": silent.calls });
+            Finding::dated("mcp.server.unresponsive", Severity::Warning, server, silent.since, payload)
+        })
     }
 
     fn note_gone(&mut self, server: &str, since: Timestamp) {
@@ -211,18 +251,19 @@ impl Probe for Known {
     type Settings = Settings;
 
     fn look(&mut self, moment: &Moment<'_>, _: &Settings, facts: &dyn Facts) -> Vec<Finding> {
-        for call in moment.calls.iter().filter_map(|call| call.server.as_ref()) {
-            self.follow(call, moment.calls_since);
-        }
+        let calls = moment.calls.iter().filter_map(|call| call.server.as_ref());
+        let silent: Vec<Finding> =
+            calls.filter_map(|call| self.follow(call, moment.calls_since, moment.now)).collect();
         if self.gone.is_empty() && !self.is_starting() {
-            return Vec::new();
+            return silent;
         }
-        let Some(logs) = Logs::find(moment) else { return Vec::new() };
-        [self.returned(&logs, facts), self.failed(moment, &logs, facts)].concat()
+        let Some(logs) = Logs::find(moment) else { return silent };
+        [silent, self.returned(&logs, facts), self.failed(moment, &logs, facts)].concat()
     }
 
     fn forget(&mut self) {
         self.gone.clear();
+        self.silent.clear();
     }
 }
 
@@ -245,7 +286,12 @@ mod tests {
     }
 
     fn called(server: &str, is_connected: bool) -> Call {
-        let server = Some(ServerCall { server: server.to_owned(), is_connected });
+        let outcome = if is_connected { ServerOutcome::Answered } else { ServerOutcome::NotConnected };
+        call_of(server, outcome)
+    }
+
+    fn call_of(server: &str, outcome: ServerOutcome) -> Call {
+        let server = Some(ServerCall { server: server.to_owned(), outcome });
         Call { server, ..Call::default() }
     }
 
@@ -317,6 +363,29 @@ mod tests {
             happens(&mut world);
             assert_eq!([go_on(&mut world), go_on(&mut world)].concat(), NONE, "{what}");
         }
+    }
+
+    #[test]
+    fn a_server_without_answers_is_reported_once() {
+        let mut world = world();
+        let mut call = |server: &str, outcome| {
+            world.wait(Duration::from_secs(60));
+            world.end_calls("s", vec![call_of(server, outcome)])
+        };
+        use ServerOutcome::{Answered, NotConnected, TimedOut};
+        assert_eq!(call("depot", TimedOut), NONE, "it may be this call");
+        assert_eq!(call("store", TimedOut), NONE, "another server");
+        assert_eq!(call("depot", TimedOut), ["unresponsive server=depot calls=2"]);
+        assert_eq!(call("depot", TimedOut), NONE);
+        assert_eq!(call("depot", Answered), ["responsive server=depot calls=3"]);
+        assert_eq!(call("depot", Answered), NONE);
+        // An answer, or a lost connection, begins another count.
+        for between in [Answered, NotConnected] {
+            assert_eq!(call("depot", TimedOut), NONE);
+            assert_eq!(call("depot", between), NONE);
+        }
+        assert_eq!(call("depot", TimedOut), NONE);
+        assert_eq!(call("depot", TimedOut), ["unresponsive server=depot calls=2"]);
     }
 
     #[test]

@@ -20,6 +20,16 @@ const DIAGNOSTICS_CLEARED: &str = "ide.diagnostics.cleared";
 const FILE_OPENED: &str = "ide.file.opened";
 const FILE_CLOSED: &str = "ide.file.closed";
 const SELECTION_CHANGED: &str = "ide.selection.changed";
+const SELECTION_CLEARED: &str = "ide.selection.cleared";
+/// The events that the fold takes.
+const TYPES: [&str; 6] = [
+    DIAGNOSTICS_CHANGED,
+    DIAGNOSTICS_CLEARED,
+    FILE_OPENED,
+    FILE_CLOSED,
+    SELECTION_CHANGED,
+    SELECTION_CLEARED,
+];
 
 /// Most files with problems in a scope; the one that was reported least recently makes room.
 const FILES_MAX: usize = 32;
@@ -133,10 +143,7 @@ impl Fold for Editor {
 
     fn observe(&mut self, dispatched: &Dispatched<'_>, (): &(), _: &mut Effects) -> bool {
         let Dispatched { seq, event, trust, .. } = *dispatched;
-        let is_known =
-            [DIAGNOSTICS_CHANGED, DIAGNOSTICS_CLEARED, FILE_OPENED, FILE_CLOSED, SELECTION_CHANGED]
-                .contains(&event.event_type);
-        if !is_known {
+        if !TYPES.contains(&event.event_type) {
             return false;
         }
         let Some(report) = Report::read(seq, event, trust) else { return false };
@@ -175,6 +182,11 @@ impl Report {
         match event_type {
             FILE_OPENED => *open = Some(self.opened(None)),
             SELECTION_CHANGED => *open = Some(self.opened(self.selected())),
+            SELECTION_CLEARED => {
+                if let Some(open) = open.as_mut().filter(|open| open.path == self.path) {
+                    open.selected = None;
+                }
+            }
             FILE_CLOSED => {
                 if open.as_ref().is_some_and(|open| open.path == self.path) {
                     *open = None;

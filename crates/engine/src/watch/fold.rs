@@ -9,6 +9,7 @@ use journal::time::Timestamp;
 
 use crate::{
     event::{Event, EventRef, Pattern, Provenance, Seq, SessionId, catalogue::ends_checks},
+    exchange::Exchange,
     fold::{Dispatched, Effects, Fold},
     hold::is_tool,
     ledger::Reason,
@@ -383,10 +384,11 @@ impl Fold for Watches {
         to.publish(events(self.apply(step, Provenance::Own, now)));
     }
 
-    fn note_tool(&mut self, session: &SessionId, tool: &str, now: Timestamp, to: &mut Effects) {
+    fn note_exchange(&mut self, exchange: &Exchange, (): &(), now: Timestamp, to: &mut Effects) {
+        let Some(tool) = exchange.tool_that_ran() else { return };
         let step = |condition: &Condition, watch: &Watch| {
             let Condition::Tool { name } = condition else { return None };
-            let is_it = watch.session.as_ref() == Some(session) && is_tool(name, tool);
+            let is_it = watch.session.as_ref() == Some(&exchange.session) && is_tool(name, tool);
             is_it.then(|| Step::Met(format!("{tool} has run")))
         };
         to.publish(events(self.apply(step, Provenance::Own, now)));

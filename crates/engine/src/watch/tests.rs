@@ -5,7 +5,9 @@ use serde_json::json;
 use super::{condition::Terms, *};
 use crate::{
     event::{OWN_SOURCE, Payload, Seq, Trust},
+    exchange::Exchange,
     fold::{Dispatched, Effects, Fold},
+    notification::InjectionPoint,
     session::Succession,
     snapshot,
 };
@@ -111,7 +113,9 @@ fn tool_and_context_conditions_are_of_one_session() {
     let mut world = World::with(&[&tool, &context]);
     let mut note = |session: &str, name: &str| {
         let mut effects = Effects::default();
-        world.watches.note_tool(&SessionId::new(session), name, after(5), &mut effects);
+        let exchange = Exchange::new(SessionId::new(session), InjectionPoint::AfterTool, "c1");
+        let exchange = Exchange { tool: Some(name.into()), ..exchange };
+        world.watches.note_exchange(&exchange, &(), after(5), &mut effects);
         shown(&effects.into_events())
     };
     assert_eq!((note("s2", "mcp__x"), note("s1", "Bash")), (Vec::new(), Vec::new()));
