@@ -9,7 +9,8 @@ use engine::{
     event::{Seq, SessionId},
     request::{FieldError, hint},
     session::Readable,
-    words::counted,
+    sink::{NOTICE, question::ASKED},
+    words::{Words, counted},
 };
 use serde::Deserialize;
 
@@ -29,7 +30,7 @@ use crate::{
     },
     history::{
         Looked, QueryResult, View,
-        events::EventFilter,
+        events::{EventFilter, NoticeFilter},
         notifications::{NotificationFilter, STATES},
     },
 };
@@ -46,6 +47,11 @@ pub(crate) struct EventsParams {
     source: Option<String>,
     /// Only events at least this severe.
     severity: Option<String>,
+    /// Only notices and questions for the user of this category: `analysis`, `workflow`, `safety`,
+    /// `performance` or `discovery`.
+    category: Option<String>,
+    /// Only notices and questions for the user of at least this level: `info`, `warn` or `error`.
+    level: Option<String>,
     /// Only events addressed to this session.
     session: Option<String>,
     /// Only events of this folder or one in it; absolute.
@@ -93,6 +99,11 @@ fn event_filter(app: &App, params: EventsParams) -> Result<EventFilter, ApiError
         pattern: parsed("type", params.event_type.as_deref())?,
         severity_min: parsed("severity", params.severity.as_deref())?,
         source: params.source,
+        notice: NoticeFilter {
+            types: &[NOTICE, ASKED],
+            category: word("category", params.category.as_deref())?,
+            level_min: word("level", params.level.as_deref())?,
+        },
         session: params.session,
         workspace: params.workspace,
         since: moment(app, "since", params.since.as_deref())?,
@@ -100,6 +111,16 @@ fn event_filter(app: &App, params: EventsParams) -> Result<EventFilter, ApiError
         before: cursor(params.cursor.as_deref())?.map(|seq| Seq(seq.unsigned_abs())),
         readable: Readable::All,
     })
+}
+
+/// The value with this word.
+///
+/// Errors: another word; the nearest one is named.
+fn word<T: Words>(field: &'static str, text: Option<&str>) -> Result<Option<T>, ApiError> {
+    let Some(text) = text else { return Ok(None) };
+    let words: Vec<&str> = T::words().collect();
+    let unknown = || bad(field, format!("`{text}` is not a {field}; {}", hint(text, &words)));
+    T::of_word(text).map(Some).ok_or_else(unknown)
 }
 
 /// The sessions of which a list may show entries, for one that is limited to those of `named`.

@@ -190,10 +190,15 @@ fn answer(notice: &Notice, verdict: Option<&Verdict>, now: Timestamp) -> NotifyA
             )
         }
         Suppressed::NoSink => " (no sink is configured)".to_owned(),
+        Suppressed::Filtered => " (no sink takes its level and category)".to_owned(),
     });
     let is_sent = if why.is_some() { "not sent" } else { "sent" };
     NotifyAnswer {
-        text: format!("Notification {is_sent}: {}{}", notice.message, why.unwrap_or_else(later)),
+        text: format!(
+            "Notification {is_sent}: {}{}",
+            notice.message.replace('\n', " "),
+            why.unwrap_or_else(later)
+        ),
         id: notice.id.to_string(),
         sinks,
         suppressed: suppressed.map(|why| why.as_str().to_owned()),

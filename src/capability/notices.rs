@@ -12,6 +12,7 @@ mod http;
 mod kind;
 mod log;
 mod ntfy;
+mod process;
 #[cfg(feature = "https")]
 mod secure;
 mod webhook;
@@ -33,8 +34,15 @@ use engine::{
 use journal::time::Timestamp;
 
 /// The table of sinks, in the order of their words. To add one, add its file and a row.
-const KINDS: &[&Kind] =
-    &[&harness::KIND, &desktop::KIND, &log::KIND, &ntfy::KIND, &webhook::KIND, &apprise::KIND];
+const KINDS: &[&Kind] = &[
+    &harness::KIND,
+    &desktop::KIND,
+    &log::KIND,
+    &ntfy::KIND,
+    &webhook::KIND,
+    &apprise::KIND,
+    &command::KIND,
+];
 
 /// The row of a sink.
 fn kind(sink: Sink) -> &'static Kind {
@@ -143,7 +151,7 @@ async fn deliver(job: Job, settings: Arc<Settings>, sinks: Arc<Sinks>, out: Outl
         state: &sinks.state,
         out: &out,
     };
-    let limit = (kind.limit)(&job.notice, now);
+    let limit = (kind.limit)(&job.notice, &settings, now);
     let answered = timeout(limit, (kind.send)(&attempt)).await;
     let answered = answered.unwrap_or_else(|_| failed(format!("it took longer than {} s", limit.as_secs())));
     if let Answered::Refused { error, is_final } = &answered {

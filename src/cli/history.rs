@@ -43,6 +43,12 @@ pub(super) struct Args {
     /// Only events at least this severe
     #[arg(long, conflicts_with = "notifications")]
     severity: Option<String>,
+    /// Only notices and questions for the user of this category, such as `safety`
+    #[arg(long, conflicts_with = "notifications")]
+    category: Option<String>,
+    /// Only notices and questions for the user of at least this level: info, warn or error
+    #[arg(long, conflicts_with = "notifications")]
+    level: Option<String>,
     /// Only events of this folder or one in it
     #[arg(long, value_name = "DIR", conflicts_with = "notifications")]
     workspace: Option<String>,
@@ -219,6 +225,8 @@ fn path(args: &Args, session: Option<&str>, limit: &str, cursor: Option<&str>) -
         ("type", args.event_type.as_deref()),
         ("source", args.source.as_deref()),
         ("severity", args.severity.as_deref()),
+        ("category", args.category.as_deref()),
+        ("level", args.level.as_deref()),
         ("until", args.until.as_deref()),
         ("subscriber", args.subscriber.as_deref()),
         ("priority", args.priority.as_deref()),

@@ -6,7 +6,7 @@ use std::{net::SocketAddr, ops::RangeInclusive, sync::Arc, time::Duration};
 
 use engine::{
     rate::Rate,
-    settings::{ENTRIES_MAX, Entry, Form, Integer, Key, Keys, Switch, Table, Url},
+    settings::{ENTRIES_MAX, Entry, Form, Integer, Key, Keys, ReadWords, Switch, Table, Url},
     words::Words,
 };
 use journal::time::hours::Hours;
@@ -169,6 +169,20 @@ impl Keys for Section<'_> {
         self.read(key, |value| match values::list(value, |item| formed(item, form))? {
             texts if texts.len() <= max => Ok(texts),
             texts => Err(vec![value.error(is_wrong(texts.len()))]),
+        })
+    }
+
+    fn argv<T>(&mut self, key: Name, read: ReadWords<T>) -> Option<T> {
+        self.read(key, |value| {
+            let words = values::list(value, |item| {
+                let kind = || item.wrong_kind("a text");
+                item.get().as_str().map(str::to_owned).ok_or_else(kind)
+            })?;
+            let words: Vec<&str> = words.iter().map(String::as_str).collect();
+            read(&words).map_err(|(index, why)| {
+                let item = value.items().unwrap_or_default().into_iter().nth(index);
+                vec![item.as_ref().unwrap_or(value).error(sentence(why))]
+            })
         })
     }
 

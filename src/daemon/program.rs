@@ -178,6 +178,18 @@ impl Programs {
         Ok(command)
     }
 
+    /// A program that its user configured, with the folder and the variables of programs that have
+    /// settings of their user, and the variables `more`.
+    pub fn command_of_user(&self, path: &Path, more: &[Arc<str>]) -> Command {
+        let mut command = Command::new(path);
+        command.env_clear().current_dir(if self.folder.is_dir() { &*self.folder } else { Path::new("/") });
+        let given = [OF_ALL, OF_USERS, OF_DESKTOPS].into_iter().flatten().copied();
+        let given = given.chain(more.iter().map(|name| &**name));
+        command.envs(given.filter_map(|name| Some((name, env::var_os(name)?))));
+        command.env("PATH", self.found.folders_outside(&self.workspaces));
+        command
+    }
+
     /// git on the objects in the folder `objects`, without anything else of their repository.
     ///
     /// Errors: why it cannot be run.

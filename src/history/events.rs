@@ -8,6 +8,7 @@ use super::{
 };
 use engine::{
     event::{Pattern, Seq, Severity},
+    notification::{Category, Level},
     session::Readable,
 };
 use journal::time::Timestamp;
@@ -23,6 +24,8 @@ pub struct EventFilter {
     pub source: Option<String>,
     /// The severity is at least this.
     pub severity_min: Option<Severity>,
+    /// It is a notice or a question for the user, of this kind.
+    pub notice: NoticeFilter,
     /// The event is addressed to this session.
     pub session: Option<String>,
     /// It is addressed to one of these, or to none.
@@ -37,6 +40,17 @@ pub struct EventFilter {
     pub before: Option<Seq>,
 }
 
+/// Selects notices and questions for the user; all events are selected without a value.
+#[derive(Debug, Clone, Default)]
+pub struct NoticeFilter {
+    /// The types of their events, which hold no quote.
+    pub types: &'static [&'static str],
+    /// The category.
+    pub category: Option<Category>,
+    /// The level is at least this.
+    pub level_min: Option<Level>,
+}
+
 impl View<'_> {
     /// The newest events that match `filter`, at most `limit`, and whether there are more.
     ///
@@ -46,6 +60,12 @@ impl View<'_> {
         conditions.add("seq < ?", filter.before.map(|before| to_sql(before.0)));
         conditions.add("source = ?", filter.source.clone());
         conditions.add("severity >= ?", filter.severity_min.map(|severity| severity as i64));
+        let NoticeFilter { types, category, level_min } = &filter.notice;
+        let of_user = format!("type IN ('{}')", types.join("', '"));
+        let category = category.map(|category| category.as_str().to_owned());
+        conditions.add(&format!("{of_user} AND json_extract(payload, '$.category') = ?"), category);
+        let level = level_min.map(|level| level.severity() as i64);
+        conditions.add(&format!("{of_user} AND severity >= ?"), level);
         conditions.add("session = ?", filter.session.clone());
         conditions.add(&format!("(session IS NULL OR {IS_READABLE})"), rows::names(&filter.readable));
         conditions.add("timestamp >= ?", filter.since.map(|time| to_sql(time.as_millis())));

@@ -1,6 +1,9 @@
 //! Notices for the user with a real daemon and real sinks: a file, servers, commands in the PATH,
 //! and the line of a hook.
 
+mod command;
+mod selection;
+
 use std::{
     collections::BTreeSet,
     fs,
@@ -30,7 +33,7 @@ const KILLS: usize = 6;
 const CALLS: usize = 10_000;
 
 /// All sinks, in the order in which they are asked.
-const SINKS: [&str; 6] = ["harness", "desktop", "log", "ntfy", "webhook", "apprise"];
+const SINKS: [&str; 7] = ["harness", "desktop", "log", "ntfy", "webhook", "apprise", "command"];
 /// The secret of the webhook's receiver, and its decoded bytes.
 const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 const SECRET_BYTES: [u8; 24] =
@@ -137,6 +140,7 @@ fn home(settings: &str) -> Home {
     let record = format!("{{ printf '%s|' \"$@\"; cat; echo; }} >> {}.", out.display());
     put_program(&home, "notify-send", &format!("{record}desktop"));
     put_program(&home, "apprise", &format!("{record}apprise"));
+    put_program(&home, "show", &format!("{record}command"));
     home.configure("aside.toml", &format!("[journal]\nsegment_bytes = 1048576\n{settings}"));
     home
 }
@@ -179,7 +183,9 @@ fn home_with_all(ntfy: &Server, webhook: &Server) -> Home {
     let secret = home.write_secret("secret", &format!("{SECRET}\n"));
     let settings = format!(
         "[journal]\nsegment_bytes = 1048576\n\
-         [sinks]\ndefault = [\"harness\", \"desktop\", \"log\", \"ntfy\", \"webhook\", \"apprise\"]\nretry = [\"1s\", \"1s\"]\n\
+         [sinks]\ndefault = [\"harness\", \"desktop\", \"log\", \"ntfy\", \"webhook\", \"apprise\", \"command\"]\n\
+         retry = [\"1s\", \"1s\"]\n\
+         command = {{ command = [\"show\", \"-l\", \"{{level}}: {{text}}\"] }}\n\
          ntfy = {{ url = \"http://127.0.0.1:{}/alerts\" }}\n\
          [sinks.webhook]\nurl = \"http://localhost:{}/hook\"\nsecret_file = {secret:?}\n",
         ntfy.port, webhook.port
@@ -227,7 +233,8 @@ fn notice_reaches_every_sink_and_why_shows_attempts() {
         let found = (of("user_queued"), of("user_failed"), of("user_sent"));
         assert_eq!(found, (1, failures, 1), "{sink}: {all:?}");
     }
-    assert_eq!(all.len(), 14, "{all:?}");
+    assert_eq!(all.len(), 16, "{all:?}");
+    assert_eq!(shown(&home, "command"), format!("-l|error: {message}|{message}\n"));
     let title = format!("llm @ {}", home.work().rsplit('/').next().expect("a name"));
     let escaped = "A &lt;b&gt;decision&lt;/b&gt; &amp; more.";
     assert_eq!(

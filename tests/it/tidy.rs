@@ -85,7 +85,7 @@ const PROGRAMS: Where = Where::Only(&[
     "capability/ci.rs",
     "capability/lsp/source/process.rs",
     "capability/notices/apprise.rs",
-    "capability/notices/command.rs",
+    "capability/notices/process.rs",
     "api/facts/git_diff.rs",
     "cli/",
     "hook/client.rs",

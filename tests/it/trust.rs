@@ -162,6 +162,7 @@ fn a_workspace_sets_no_program_sink_or_budget() {
     let program = format!("touch {}", marks.display());
     for (name, text) in [
         ("aside.toml", "[sinks.webhook]\nurl = \"http://127.0.0.1:1\"\n".to_owned()),
+        ("aside.toml", format!("[sinks.command]\ncommand = [\"sh\", \"-c\", \"{program}\"]\n")),
         ("aside.toml", "[activation]\ntrusted = [\"evil\"]\n".to_owned()),
         ("aside.toml", "[injection]\nmax_tokens = 100000\n".to_owned()),
         ("aside.toml", format!("[[sources.lsp]]\ncommand = [\"sh\", \"-c\", \"{program}\"]\n")),

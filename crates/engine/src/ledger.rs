@@ -239,6 +239,8 @@ pub enum NotSent {
     QuestionOver,
     /// A newer one with the same key replaces it.
     Superseded,
+    /// The sink takes no notices of its level or its category.
+    Filtered,
 }
 
 impl NotSent {
@@ -250,6 +252,7 @@ impl NotSent {
             Self::Expired => "did not show it: no hook that can show it was called in time",
             Self::QuestionOver => "no longer asks: the question was answered or has expired",
             Self::Superseded => "did not get it: a newer one replaces it",
+            Self::Filtered => "does not take it: its level or its category is filtered out",
         }
     }
 }
@@ -276,6 +279,8 @@ pub enum Suppressed {
     },
     /// No sink is configured.
     NoSink,
+    /// No sink takes notices of its level and its category.
+    Filtered,
 }
 
 impl Suppressed {
@@ -288,7 +293,7 @@ impl Suppressed {
     pub const fn time(self) -> Option<Timestamp> {
         match self {
             Self::Repeat { sent_at: at } | Self::RateLimited { retry_at: at } => Some(at),
-            Self::NoSink => None,
+            Self::NoSink | Self::Filtered => None,
         }
     }
 
@@ -315,6 +320,10 @@ impl SuppressedKind {
             Self::NoSink => Sentence {
                 end: "no sink is configured",
                 next: "name some in `default` of [sinks], then aside reload",
+            },
+            Self::Filtered => Sentence {
+                end: "no sink takes its level and its category",
+                next: "change `level` or `categories` of a sink in [sinks], then aside reload",
             },
         }
     }

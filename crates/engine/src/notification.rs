@@ -145,6 +145,8 @@ pub enum Sink {
     Webhook,
     /// The `apprise` command, which supports about a hundred services.
     Apprise,
+    /// A program of the user, such as an editor or a terminal multiplexer.
+    Command,
 }
 
 /// How a sink delivers.
@@ -170,6 +172,7 @@ impl Sink {
             Self::Ntfy => row(true, true, &["url"]),
             Self::Webhook => row(true, true, &["url", "secret_file"]),
             Self::Apprise => row(true, true, &[]),
+            Self::Command => row(true, true, &["command"]),
         }
     }
 }

@@ -10,7 +10,7 @@ use std::{fmt::Display, ops::RangeInclusive, sync::Arc, time::Duration};
 
 use journal::time::hours::Hours;
 
-pub use self::row::{Form, Key, Shape, Switch, Table};
+pub use self::row::{Form, Key, ReadWords, Shape, Switch, Table, WrongWord};
 use crate::words::Words;
 
 /// The name of a key.
@@ -61,6 +61,8 @@ pub trait Keys {
     fn text<T>(&mut self, key: Name, form: &Form<T>) -> Option<T>;
     /// At most `max` texts of the form `form`.
     fn texts<T>(&mut self, key: Name, form: &Form<T>, max: usize) -> Option<Vec<T>>;
+    /// The words of a command, which `read` converts; its error names the index of a word.
+    fn argv<T>(&mut self, key: Name, read: ReadWords<T>) -> Option<T>;
     /// Rising integers, at least one and at most `max`; `note` describes them for an error.
     fn rising(&mut self, key: Name, limits: RangeInclusive<u8>, max: usize, note: &str) -> Option<Vec<u8>>;
     /// The tables in the table under `key`, at most `max`, each with a name chosen by the user and

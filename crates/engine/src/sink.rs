@@ -9,6 +9,7 @@
 
 mod fold;
 mod job;
+mod message;
 pub mod notice;
 pub mod question;
 mod settings;
@@ -22,13 +23,14 @@ use std::sync::Arc;
 pub use self::{
     fold::{Deliveries, Verdict},
     job::{ALL_PER_MINUTE_MAX, Answered, FAILED, Job, PER_MINUTE_MAX, SENT, WAITS},
+    message::{clean_line, clean_markdown},
     notice::{
         CONTEXT_CHARS_MAX, CONTEXT_DEFAULT, Choices, MESSAGE_CHARS_MAX, NOTICE, NotSent, Notice, Parts,
         Progress, Shown,
     },
     question::{Question, QuestionState, Questions},
-    settings::{Common, RETRY, Settings, apprise, log, ntfy, webhook},
-    text::{Target, clean_line},
+    settings::{Common, Filter, Filters, RETRY, Settings, apprise, command, log, ntfy, webhook},
+    text::Target,
 };
 use journal::time::{Timestamp, duration_millis};
 

@@ -7,7 +7,7 @@ use engine::{
     notification::{Category, Level, link},
     request::{self, FieldError, Text, names::read_name},
     sink::{
-        CONTEXT_CHARS_MAX, CONTEXT_DEFAULT, MESSAGE_CHARS_MAX, Notice, Progress, clean_line,
+        CONTEXT_CHARS_MAX, CONTEXT_DEFAULT, MESSAGE_CHARS_MAX, Notice, Progress, clean_line, clean_markdown,
         notice::{DONE, KEY_CHARS_MAX},
     },
 };
@@ -20,8 +20,8 @@ use crate::api::wire::read_folder;
 /// A request for a notice to the user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NotifyRequest {
-    /// One line without escapes, control characters and secrets; never empty, at most 1,000
-    /// characters, and `\u{2026} [+N chars]` if it was cut.
+    /// One line without escapes, control characters and secrets, in markdown with the lines of fenced
+    /// code; never empty, at most 1,000 characters, and `\u{2026} [+N chars]` if it was cut.
     pub message: String,
     /// Whether the message is markdown.
     pub is_markdown: bool,
@@ -103,14 +103,16 @@ impl TryFrom<NoticeBody<'_>> for NotifyRequest {
     type Error = FieldError;
 
     fn try_from(body: NoticeBody<'_>) -> Result<Self, FieldError> {
-        let message = clean_line(&body.message, MESSAGE_CHARS_MAX);
+        let is_markdown = body.markdown.unwrap_or_default();
+        let clean = if is_markdown { clean_markdown } else { clean_line };
+        let message = clean(&body.message, MESSAGE_CHARS_MAX);
         if message.is_empty() {
             return Err(FieldError::new("message", "is empty"));
         }
         let context = body.context.map(|context| clean_line(&context, CONTEXT_CHARS_MAX));
         Ok(Self {
             message,
-            is_markdown: body.markdown.unwrap_or_default(),
+            is_markdown,
             progress: read_progress(body.key.as_deref(), body.progress)?,
             link: body.link.as_deref().map(read_link).transpose()?,
             level: body.level.map(read_level).unwrap_or_default(),
@@ -159,7 +161,7 @@ pub struct NotifyAnswer {
     pub id: String,
     /// The sinks that receive it.
     pub sinks: Vec<String>,
-    /// Why no sink receives it: `repeat`, `rate_limited` or `no_sink`.
+    /// Why no sink receives it: `repeat`, `rate_limited`, `no_sink` or `filtered`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub suppressed: Option<String>,
 }

@@ -234,7 +234,7 @@ pub struct Asked {
     pub question: QuestionView,
     /// The sinks that show it.
     pub sinks: Vec<String>,
-    /// Why no sink shows it: `rate_limited` or `no_sink`. It can still be answered.
+    /// Why no sink shows it: `rate_limited`, `no_sink` or `filtered`. It can still be answered.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub suppressed: Option<String>,
 }

@@ -10,15 +10,15 @@ use futures_util::FutureExt;
 use tokio::process::Command;
 
 use super::{
-    command::{COMMAND_MAX, command_of, configured_path, in_path, run},
     kind::{Attempt, Kind, word_of},
+    process::{COMMAND_MAX, command_of, configured_path, in_path, run},
 };
 use crate::daemon::program::{Program, Programs};
 
 pub(super) const KIND: Kind = Kind {
     sink: Sink::Apprise,
     waits_for_choice: false,
-    limit: |_, _| COMMAND_MAX,
+    limit: |_, _, _| COMMAND_MAX,
     check: |settings, programs| async move { check(&settings.apprise, programs) }.boxed(),
     send: |&Attempt { notice, settings, programs, .. }| send(&settings.apprise, notice, programs).boxed(),
 };

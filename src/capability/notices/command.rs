@@ -1,125 +1,119 @@
-//! Commands that show a notice.
+//! A program of the user: an editor, a terminal multiplexer, a script.
 
-use std::{fs, io, os::unix::fs::PermissionsExt, path::PathBuf, process::Stdio, time::Duration};
+use engine::{
+    notification::Sink,
+    sink::{
+        Answered, Notice, Parts, Target,
+        command::{Argv, Input, Settings},
+    },
+};
+use futures_util::FutureExt;
 
-use engine::sink::Answered;
-use tokio::{
-    io::{AsyncRead, AsyncReadExt, AsyncWriteExt},
-    process::Command,
+use super::{
+    kind::{Attempt, Kind, line, never},
+    process::{configured, in_path, run},
+};
+use crate::daemon::program::Programs;
+
+pub(super) const KIND: Kind = Kind {
+    sink: Sink::Command,
+    waits_for_choice: false,
+    limit: |_, settings, _| settings.command.timeout,
+    check: |settings, programs| async move { check(&settings.command, programs) }.boxed(),
+    send: |&Attempt { notice, settings, programs, .. }| {
+        async move {
+            match &settings.command.command {
+                Some(command) => send(command, &settings.command, notice, programs).await,
+                None => never("it is no longer configured".to_owned()),
+            }
+        }
+        .boxed()
+    },
 };
 
-use super::kind::{failed, never};
-use crate::daemon::program::{Program, Programs};
-
-/// The time limit of an attempt by a command, which may call a server itself.
-pub(super) const COMMAND_MAX: Duration = Duration::from_secs(30);
-/// Bytes read of a command's output; the rest is discarded.
-const SAID_BYTES_MAX: u64 = 4 * 1024;
-
-/// A program of the machine, as the daemon runs it by itself.
+/// The program.
 ///
-/// Errors: why it cannot be run.
-pub(super) fn command_of(program: Program, programs: &Programs) -> Result<Command, Answered> {
-    programs.command(program).map(Command::from).map_err(|missing| never(missing.to_string()))
+/// Errors: the reason that it cannot run.
+fn check(settings: &Settings, programs: &Programs) -> Result<String, String> {
+    let command = settings.command.as_ref().ok_or("`command` is missing in [sinks.command]")?;
+    in_path(&command.program, programs)
 }
 
-/// The path of a program that the daemon would run.
-///
-/// Errors: there is none.
-pub(super) fn in_path(program: &str, programs: &Programs) -> Result<String, String> {
-    if program.contains('/') {
-        let is_program = fs::metadata(program)
-            .is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0);
-        return if is_program {
-            Ok(program.to_owned())
-        } else {
-            Err(format!("there is no program {program}"))
-        };
-    }
-    programs.path_of(program).map(|path| path.display().to_string()).map_err(|missing| missing.to_string())
+/// Runs the program for a notice. Its exit code is the outcome.
+async fn send(command: &Argv, settings: &Settings, notice: &Notice, programs: &Programs) -> Answered {
+    let program = configured(&command.program, &settings.variables, programs);
+    let ended = run(program, &command.arguments(notice), &input(settings.stdin, notice)).await;
+    ended.map_or_else(|refused| refused, |_| Answered::Took(None))
 }
 
-/// The path of a configured program; a name without a folder is found as the daemon's own are.
-///
-/// Errors: why there is none.
-pub(super) fn configured_path(configured: &str, programs: &Programs) -> Result<PathBuf, Answered> {
-    if configured.contains('/') {
-        return Ok(PathBuf::from(configured));
+/// What the program reads.
+fn input(kind: Input, notice: &Notice) -> String {
+    match kind {
+        Input::Text => notice.text_for(Target::Plain, Parts::ALL),
+        Input::Markdown => notice.text_for(notice.target(), Parts::ALL),
+        Input::Json => line(notice),
+        Input::None => String::new(),
     }
-    programs.path_of(configured).map_err(|missing| never(missing.to_string()))
-}
-
-/// Runs a command to its end, with `input` on its stdin, and returns the beginning of its stdout.
-/// It is killed when the future is dropped.
-///
-/// Errors: there is no such program, or it failed.
-pub(super) async fn run(
-    command: Result<Command, Answered>,
-    args: &[String],
-    input: &str,
-) -> Result<String, Answered> {
-    let mut command = command?;
-    let program = command.as_std().get_program().to_string_lossy().into_owned();
-    let spawned = command
-        .args(args)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .kill_on_drop(true)
-        .spawn();
-    let mut child = match spawned {
-        Ok(child) => child,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            return Err(never(format!("there is no {program}")));
-        }
-        Err(error) => return Err(failed(format!("{program}: {error}"))),
-    };
-    let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-    let write = async {
-        if let Some(mut stdin) = stdin {
-            // A command that does not read its stdin shows nothing, and its exit status reports
-            // that.
-            stdin.write_all(input.as_bytes()).await.ok();
-        }
-    };
-    let ((), written, said, ended) = tokio::join!(write, read(stdout), read(stderr), child.wait());
-    match ended {
-        Ok(status) if status.success() => Ok(written),
-        Ok(status) => {
-            let last = said.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default();
-            Err(failed(format!("{program} ended with {status}: {last}")))
-        }
-        Err(error) => Err(failed(format!("{program}: {error}"))),
-    }
-}
-
-/// The beginning of an output; reads it to the end.
-async fn read(written: Option<impl AsyncRead + Unpin>) -> String {
-    let mut said = Vec::new();
-    if let Some(mut written) = written {
-        (&mut written).take(SAID_BYTES_MAX).read_to_end(&mut said).await.ok();
-        tokio::io::copy(&mut written, &mut tokio::io::sink()).await.ok();
-    }
-    String::from_utf8_lossy(&said).into_owned()
 }
 
 #[cfg(test)]
 mod tests {
+    use std::{fs, os::unix::fs::PermissionsExt};
+
+    use journal::time::Timestamp;
+
     use super::*;
 
+    /// Runs a script with these arguments for a notice; returns the outcome and what it wrote.
+    async fn shown(script: &str, arguments: &[&str], stdin: Input, message: &str) -> (Answered, String) {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (program, out) = (folder.path().join("show"), folder.path().join("out"));
+        fs::write(&program, format!("#!/bin/sh\nout={}\n{script}\n", out.display())).expect("written");
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o700)).expect("it is ours");
+        let program = program.to_str().expect("text");
+        let words: Vec<&str> = [program].into_iter().chain(arguments.iter().copied()).collect();
+        let command = Argv::read(&words).expect("valid");
+        let settings = Settings { stdin, ..Settings::default() };
+        let said = Notice::new("u1", message, Timestamp::ZERO);
+        let programs = Programs::find(folder.path()).expect("found");
+        let answered = send(&command, &settings, &said, &programs).await;
+        (answered, fs::read_to_string(out).unwrap_or_default())
+    }
+
     #[tokio::test]
-    async fn a_command_says_how_it_ended() {
-        let outcome = async |script: &str, input: &str| {
-            run(Ok(Command::new("sh")), &["-c".to_owned(), script.to_owned()], input).await
+    async fn the_notice_is_an_argument_and_the_input() {
+        let script = "printf '%s|' \"$@\" > $out; cat >> $out";
+        let hostile = "$(touch x); `y` 'z'";
+        let (answered, wrote) = shown(script, &["-l", "{text}", "{level}"], Input::Text, hostile).await;
+        assert_eq!((answered, wrote), (Answered::Took(None), format!("-l|{hostile}|info|{hostile}")));
+        let (_, wrote) = shown("cat > $out", &[], Input::Json, "hi").await;
+        assert!(wrote.starts_with('{') && wrote.contains("\"message\":\"hi\""), "{wrote}");
+        let (_, wrote) = shown("cat > $out; echo end >> $out", &["x"], Input::None, "hi").await;
+        assert_eq!(wrote, "end\n");
+    }
+
+    #[tokio::test]
+    async fn the_exit_code_is_the_outcome() {
+        let (answered, _) = shown("echo no server running >&2; exit 1", &[], Input::None, "hi").await;
+        let Answered::Refused { error, is_final: false } = answered else {
+            panic!("it failed: {answered:?}")
         };
-        let heard = outcome("read line && test \"$line\" = hello && echo 1", "hello\n").await;
-        assert_eq!(heard, Ok("1\n".to_owned()));
-        let said = outcome("echo first >&2; echo 'no such service' >&2; exit 3", "").await;
-        assert_eq!(said, Err(failed("sh ended with exit status: 3: no such service".to_owned())));
-        // More than a pipe holds, on both sides.
-        let loud = outcome("head -c 300000 /dev/zero >&2", &"x".repeat(300_000)).await;
-        assert_eq!(loud, Ok(String::new()));
-        let none = run(Ok(Command::new("aside-no-such-program")), &[], "").await;
-        assert_eq!(none, Err(never("there is no aside-no-such-program".to_owned())));
+        assert!(error.ends_with("ended with exit status: 1: no server running"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn only_variables_that_are_needed_are_passed() {
+        let (_, wrote) = shown("env > $out", &[], Input::None, "hi").await;
+        let names: Vec<&str> = wrote.lines().filter_map(|line| line.split('=').next()).collect();
+        assert!(names.contains(&"PATH"), "{names:?}");
+        assert!(!names.iter().any(|name| name.starts_with("CARGO")), "{names:?}");
+    }
+
+    #[test]
+    fn a_missing_program_is_reported() {
+        let settings = Settings { command: Argv::read(&["/no/such/program"]).ok(), ..Settings::default() };
+        let found = check(&settings, &Programs::default());
+        assert_eq!(found, Err("there is no program /no/such/program".to_owned()));
+        assert!(check(&Settings::default(), &Programs::default()).is_err());
     }
 }

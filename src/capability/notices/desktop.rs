@@ -9,15 +9,15 @@ use engine::{
 use futures_util::FutureExt;
 
 use super::{
-    command::{COMMAND_MAX, command_of, in_path, run},
     kind::{Attempt, Kind, never, word_of},
+    process::{COMMAND_MAX, command_of, in_path, run},
 };
 use crate::daemon::program::{Program, Programs};
 
 pub(super) const KIND: Kind = Kind {
     sink: Sink::Desktop,
     waits_for_choice: true,
-    limit: |notice, now| match &notice.choices {
+    limit: |notice, _, now| match &notice.choices {
         // The engine ends an expired question; this limit is for questions that it does not end.
         Some(Choices { expires_at, .. }) => expires_at.since(now) + COMMAND_MAX,
         None => COMMAND_MAX,

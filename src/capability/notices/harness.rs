@@ -8,7 +8,7 @@ use super::kind::{Kind, TRY_MAX, never};
 pub(super) const KIND: Kind = Kind {
     sink: Sink::Harness,
     waits_for_choice: false,
-    limit: |_, _| TRY_MAX,
+    limit: |_, _, _| TRY_MAX,
     check: |_, _| ready(Ok("the line that the next hook of the session shows".to_owned())).boxed(),
     send: |_| ready(never("no hook can show it".to_owned())).boxed(),
 };

@@ -37,7 +37,7 @@ pub(super) struct Kind {
     /// Whether it shows a question until a choice is made.
     pub(super) waits_for_choice: bool,
     /// The time limit of an attempt that begins at a time.
-    pub(super) limit: fn(&Notice, Timestamp) -> Duration,
+    pub(super) limit: fn(&Notice, &Settings, Timestamp) -> Duration,
     /// The destination, as far as it can be checked without a notice; or why it takes none.
     pub(super) check: for<'a> fn(&'a Settings, &'a Programs) -> BoxFuture<'a, Result<String, String>>,
     pub(super) send: for<'a> fn(&Attempt<'a>) -> BoxFuture<'a, Answered>,

@@ -21,7 +21,7 @@ use crate::daemon::tasks::run_blocking;
 pub(super) const KIND: Kind = Kind {
     sink: Sink::Log,
     waits_for_choice: false,
-    limit: |_, _| TRY_MAX,
+    limit: |_, _, _| TRY_MAX,
     check: |settings, _| async move { check(&settings.log) }.boxed(),
     send: |&Attempt { notice, settings, state, .. }| {
         let path = settings.log.path.as_deref().map_or_else(|| state.join(NOTICES_FILE), PathBuf::from);

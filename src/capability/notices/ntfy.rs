@@ -17,7 +17,7 @@ use super::{
 pub(super) const KIND: Kind = Kind {
     sink: Sink::Ntfy,
     waits_for_choice: false,
-    limit: |_, _| TRY_MAX,
+    limit: |_, _, _| TRY_MAX,
     check: |settings, _| reach(settings.ntfy.url.as_ref(), settings.ntfy.token_file.as_deref()).boxed(),
     send: |&Attempt { notice, settings, .. }| {
         async move {

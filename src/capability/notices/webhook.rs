@@ -22,7 +22,7 @@ use crate::capability::webhook::signature::{standard_key, standard_signature};
 pub(super) const KIND: Kind = Kind {
     sink: Sink::Webhook,
     waits_for_choice: false,
-    limit: |_, _| TRY_MAX,
+    limit: |_, _, _| TRY_MAX,
     check: |settings, _| {
         reach(settings.webhook.url.as_ref(), settings.webhook.secret_file.as_deref()).boxed()
     },

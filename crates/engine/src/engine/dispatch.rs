@@ -334,7 +334,8 @@ impl Engine {
             ..self.notice(notification, notification.id.as_str(), &message, now)
         };
         let subject = Subject::Notification(notification.id);
-        self.folds.for_user.take(notice, subject, &sinks, now, &mut self.effects);
+        let sinks = (sinks.as_slice(), &self.rules.sinks.filters);
+        self.folds.for_user.take(notice, subject, sinks, now, &mut self.effects);
         self.drain_folds();
     }
 
@@ -358,7 +359,8 @@ impl Engine {
         let notice = Notice { level, category, link, ..self.notice(notification, &id, &message, now) };
         self.outputs.push_back(Output::Said(Arc::new(notice.clone())));
         let subject = Subject::Notification(notification.id);
-        self.folds.for_user.take(notice, subject, &self.rules.sinks.all.default, now, &mut self.effects);
+        let sinks = (self.rules.sinks.all.default.as_slice(), &self.rules.sinks.filters);
+        self.folds.for_user.take(notice, subject, sinks, now, &mut self.effects);
         self.drain_folds();
     }
 

@@ -9,6 +9,11 @@ use std::{fmt::Display, ops::RangeInclusive, time::Duration};
 
 use crate::words::Words;
 
+/// An invalid word of a command: its index, and what is wrong with it.
+pub type WrongWord = (usize, String);
+/// Converts the words of a command.
+pub type ReadWords<T> = fn(&[&str]) -> Result<T, WrongWord>;
+
 /// A key of a table.
 #[derive(Debug, Clone)]
 pub struct Key {
@@ -248,6 +253,11 @@ pub fn line<T: Display>(default: Option<T>) -> Key {
 /// Texts that are not empty.
 pub fn lines<T: Display>(default: Option<Vec<T>>) -> Key {
     Key::described("a text").list(all(default, quoted), 0..=usize::MAX)
+}
+
+/// The words of a command.
+pub fn argv<T>(_: Option<T>, _: ReadWords<T>) -> Key {
+    Key::described("a program or an argument").list(None, 1..=usize::MAX)
 }
 
 /// Rising integers.

@@ -5,7 +5,7 @@ use std::{collections::VecDeque, sync::Arc, time::Duration};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    FAILED, Job, NOTICE, Notice, Report, SENT, Settings, WAITS,
+    FAILED, Filters, Job, NOTICE, Notice, Report, SENT, Settings, WAITS,
     job::{Limits, Passed},
     question,
 };
@@ -96,19 +96,24 @@ impl From<Stored> for Deliveries {
 }
 
 impl Deliveries {
-    /// Queues a notice for these sinks, unless it is over a limit.
+    /// Queues a notice for those of these sinks whose `filters` accept it, unless it is over a limit.
     pub fn take(
         &mut self,
         mut notice: Notice,
         subject: Subject,
-        sinks: &[Sink],
+        (sinks, filters): (&[Sink], &Filters),
         now: Timestamp,
         to: &mut Effects,
     ) {
         let speaker = speaker(&notice, &subject);
         notice.progress = notice.progress.map(|progress| progress.said_by(&speaker));
-        let passed =
-            if sinks.is_empty() { Err(Suppressed::NoSink) } else { self.limits.pass(&speaker, &notice, now) };
+        let is_accepted = |sink: &Sink| filters.filter(*sink).accepts(&notice);
+        let (accepting, others): (Vec<Sink>, Vec<Sink>) = sinks.iter().copied().partition(is_accepted);
+        let passed = match accepting.as_slice() {
+            [] if others.is_empty() => Err(Suppressed::NoSink),
+            [] => Err(Suppressed::Filtered),
+            _ => self.limits.pass(&speaker, &notice, now),
+        };
         let Passed { held, at } = match passed {
             Ok(passed) => passed,
             Err(suppressed) => {
@@ -127,10 +132,10 @@ impl Deliveries {
             let at = if sink == Sink::Harness { Some(at + HARNESS_WAIT) } else { from };
             Way { failures: 0, at, is_quiet: false }
         };
-        let ways: SortedMap<Sink, Way> = sinks.iter().map(|sink| (*sink, way(*sink))).collect();
-        to.record(sinks.iter().map(|sink| entry(&subject, Step::Queued(*sink))));
-        let sinks = sinks.to_vec();
-        let verdict = if at > now { Verdict::Later(sinks, at) } else { Verdict::Taken(sinks) };
+        let ways: SortedMap<Sink, Way> = accepting.iter().map(|sink| (*sink, way(*sink))).collect();
+        to.record(accepting.iter().map(|sink| entry(&subject, Step::Queued(*sink))));
+        to.record(others.iter().map(|sink| entry(&subject, Step::Ended(*sink, NotSent::Filtered))));
+        let verdict = if at > now { Verdict::Later(accepting, at) } else { Verdict::Taken(accepting) };
         self.note_verdict(&notice.id, verdict);
         self.said += 1;
         self.open
@@ -302,7 +307,8 @@ impl Fold for Deliveries {
         match event.event_type {
             NOTICE | question::ASKED => {
                 let Some(notice) = Notice::read(event, now) else { return false };
-                self.take(notice, Subject::Event(seq), &settings.all.default, now, to);
+                let sinks = (settings.all.default.as_slice(), &settings.filters);
+                self.take(notice, Subject::Event(seq), sinks, now, to);
             }
             SENT | FAILED | WAITS => {
                 let Ok(report) = serde_json::from_str(event.payload) else { return false };

@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
 use super::{
-    clean_line,
+    clean_line, clean_markdown,
     text::{self, Span, Target},
 };
 use crate::{
@@ -39,7 +39,7 @@ pub struct Notice {
     /// The id of its event, or of its notification.
     #[serde(rename = "notice")]
     pub id: Arc<str>,
-    /// The text, in one line.
+    /// The text, in one line; if it is markdown, fenced code is on lines of its own.
     pub message: Arc<str>,
     /// Whether the message is markdown; otherwise all characters are shown unchanged.
     #[serde(default, rename = "markdown", skip_serializing_if = "std::ops::Not::not")]
@@ -142,11 +142,13 @@ impl Notice {
     /// The notice in an event, with bounded texts, also if its payload was written by others.
     pub(super) fn read(event: &EventRef<'_>, now: Timestamp) -> Option<Self> {
         let said: NoticePayload = serde_json::from_str(event.payload).ok()?;
-        let message = clean_line(&said.message, MESSAGE_CHARS_MAX);
+        let is_markdown = said.markdown.unwrap_or_default();
+        let clean = if is_markdown { clean_markdown } else { clean_line };
+        let message = clean(&said.message, MESSAGE_CHARS_MAX);
         (!message.is_empty()).then(|| Self {
             id: event.id.into(),
             message: message.into(),
-            is_markdown: said.markdown.unwrap_or_default(),
+            is_markdown,
             link: said.link.filter(|link| link::check(link).is_ok()).map(Into::into),
             level: said.level.as_deref().map(Level::read).unwrap_or_default(),
             context: clean_line(&said.context.unwrap_or_default(), CONTEXT_CHARS_MAX).into(),

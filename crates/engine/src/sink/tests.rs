@@ -493,7 +493,8 @@ impl World {
                 };
                 let subject = Subject::Notification(NotificationId::new(&said.id));
                 let mut effects = Effects::default();
-                self.deliveries.take(said, subject, &self.settings.all.default, self.now, &mut effects);
+                let sinks = (self.settings.all.default.as_slice(), &self.settings.filters);
+                self.deliveries.take(said, subject, sinks, self.now, &mut effects);
                 lines(&effects.into_entries())
             }
         }

@@ -1,14 +1,15 @@
 //! Formats a message for a sink: parses it into spans once, and writes them for one target.
 //!
-//! A small part of markdown is supported: `**bold**`, `*italic*` or `_italic_`, `` `code` ``,
-//! `[text](url)`, a bare URL, and `\` before a punctuation character, which escapes it. Marks do
-//! not nest. All other markup is escaped in every target, because a message can contain text of
+//! A small part of markdown is supported: `**bold**`, `*italic*` or `_italic_`, `` `code` ``, fenced
+//! code, `[text](url)`, a bare URL, and `\` before a punctuation character, which escapes it. Marks
+//! do not nest. All other markup is escaped in every target, because a message can contain text of
 //! others.
 
-use crate::{
-    event::{cut_text, mask_secrets, strip_text},
-    notification::link,
-};
+use super::message::{Part, parts};
+use crate::notification::link;
+
+/// The end of a line of code where a text is one line.
+const LINE_END: &str = " \u{23ce} ";
 
 /// The reader of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,12 +35,21 @@ pub(super) enum Span<'t> {
     Bold(&'t str),
     Italic(&'t str),
     Code(&'t str),
+    Block { language: &'t str, code: &'t str },
     Link { text: &'t str, url: &'t str },
     Url(&'t str),
 }
 
-/// The spans of a markdown message.
+/// The spans of a cleaned markdown message.
 pub(super) fn read(message: &str) -> Vec<Span<'_>> {
+    let part = |part| match part {
+        Part::Line(line) => read_line(line),
+        Part::Block { language, code } => vec![Span::Block { language, code }],
+    };
+    parts(message).into_iter().flat_map(part).collect()
+}
+
+fn read_line(message: &str) -> Vec<Span<'_>> {
     let mut spans = Vec::new();
     let (mut at, mut plain, mut before) = (0, 0, None);
     while let Some(rest) = message.get(at..).filter(|rest| !rest.is_empty()) {
@@ -118,6 +128,10 @@ pub(super) fn write(spans: &[Span<'_>], target: Target) -> String {
             Target::Markdown => write_markdown(&mut out, *span),
         }
     }
+    let ends_in_block = spans.iter().any(|span| matches!(span, Span::Block { .. }));
+    if ends_in_block {
+        out.truncate(out.trim_end().len());
+    }
     out
 }
 
@@ -126,19 +140,39 @@ fn write_plain(out: &mut String, span: Span<'_>) {
         Span::Plain(text) | Span::Bold(text) | Span::Italic(text) | Span::Code(text) | Span::Url(text) => {
             out.push_str(text);
         }
+        Span::Block { code, .. } => {
+            let lines: Vec<&str> = code.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+            out.extend([blank_after(out), &lines.join(LINE_END), " "]);
+        }
         Span::Link { text, url } if text == url => out.push_str(url),
         Span::Link { text, url } => out.extend([text, " (", url, ")"]),
     }
 }
 
+/// What separates a block from the text before it in one line.
+fn blank_after(text: &str) -> &'static str {
+    if text.is_empty() || text.ends_with(' ') { "" } else { " " }
+}
+
+/// What separates a block from the text before it.
+fn break_after(text: &str) -> &'static str {
+    if text.is_empty() || text.ends_with('\n') { "" } else { "\n" }
+}
+
 fn write_desktop(out: &mut String, span: Span<'_>) {
+    if let Span::Block { code, .. } = span {
+        out.push_str(break_after(out));
+        push_xml(out, code);
+        out.push('\n');
+        return;
+    }
     let mut element = |begin: &str, text: &str, end: &str| {
         out.push_str(begin);
         push_xml(out, text);
         out.push_str(end);
     };
     match span {
-        Span::Plain(text) | Span::Code(text) => element("", text, ""),
+        Span::Plain(text) | Span::Code(text) | Span::Block { code: text, .. } => element("", text, ""),
         Span::Bold(text) => element("<b>", text, "</b>"),
         Span::Italic(text) => element("<i>", text, "</i>"),
         Span::Link { text, url } => {
@@ -174,6 +208,10 @@ fn write_markdown(out: &mut String, span: Span<'_>) {
         // Code contains no markup and no backtick. Two adjacent backticks would be a different
         // mark.
         Span::Code(text) => out.extend([if out.ends_with('`') { " `" } else { "`" }, text, "`"]),
+        // No line of the code begins with a fence.
+        Span::Block { language, code } => {
+            out.extend([break_after(out), "```", language, "\n", code, break_after(code), "```\n"]);
+        }
         Span::Link { text, url } => {
             if out.ends_with('!') {
                 // It would be an image.
@@ -192,8 +230,9 @@ fn push_markdown(out: &mut String, text: &str) {
     let mut chars = text.chars().peekable();
     while let Some(c) = chars.next() {
         // At the start of a line, these characters begin a heading, a list or a quotation.
-        let is_at_start = out.is_empty();
-        let ends_number = matches!(c, '.' | ')') && out.bytes().all(|byte| byte.is_ascii_digit());
+        let line = out.rsplit('\n').next().unwrap_or_default();
+        let is_at_start = line.is_empty();
+        let ends_number = matches!(c, '.' | ')') && line.bytes().all(|byte| byte.is_ascii_digit());
         match c {
             '\\' | '`' | '*' | '_' | '[' | ']' => out.extend(['\\', c]),
             '#' | '+' | '-' | '>' if is_at_start => out.extend(['\\', c]),
@@ -209,20 +248,12 @@ fn push_markdown(out: &mut String, text: &str) {
     }
 }
 
-/// `text` as one line without escapes, control characters and secrets; cut after `chars_max`
-/// characters, and then marked as cut.
-pub fn clean_line(text: &str, chars_max: usize) -> String {
-    let stripped = strip_text(text);
-    let masked = mask_secrets(&stripped);
-    let line = masked.split_whitespace().collect::<Vec<_>>().join(" ");
-    cut_text(line.into(), chars_max).into_owned()
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::sink::clean_markdown;
 
     fn check(message: &str, plain: &str, desktop: &str, markdown: &str) {
         let spans = read(message);
@@ -247,6 +278,18 @@ mod tests {
             "see <a href=\"https://h/a_b_c\">https://h/a_b_c</a>.",
             "see <https://h/a_b_c>.",
         );
+    }
+
+    #[test]
+    fn fenced_code_is_written_for_each_target() {
+        check(
+            "it fails:\n```rust\nlet a = b < c;\n    d(\"*x*\");\n```\nsee `d`",
+            "it fails: let a = b < c; \u{23ce} d(\"*x*\"); see d",
+            "it fails:\nlet a = b &lt; c;\n    d(&quot;*x*&quot;);\nsee d",
+            "it fails:\n```rust\nlet a = b < c;\n    d(\"*x*\");\n```\nsee `d`",
+        );
+        check("```\n<b>\n```", "<b>", "&lt;b&gt;", "```\n<b>\n```");
+        check("a\n```\nx\n```\n# b", "a x # b", "a\nx\n# b", "a\n```\nx\n```\n\\# b");
     }
 
     #[test]
@@ -314,14 +357,15 @@ mod tests {
         fn no_message_has_other_tags(parts in proptest::collection::vec(prop_oneof![
             "[a-z]{1,3}", "[ *_`<>\"'&!\\\\\\[\\]()#~.-]{1,3}",
             Just("https://h/x".to_owned()), Just("[t](https://h/)".to_owned()), Just("<a href=\"".to_owned()),
+            Just("\n```sh\n".to_owned()), Just("\n".to_owned()),
         ], 0..12)) {
-            let message = parts.concat();
+            let message = clean_markdown(&parts.concat(), 1_000);
             let spans = read(&message);
             let desktop = without_tags(&write(&spans, Target::Desktop));
             prop_assert!(!desktop.contains(['<', '>', '"']), "{}", desktop);
             let outside: Vec<Span<'_>> = spans
                 .into_iter()
-                .filter(|span| !matches!(span, Span::Code(_) | Span::Url(_)))
+                .filter(|span| !matches!(span, Span::Code(_) | Span::Block { .. } | Span::Url(_)))
                 .collect();
             let markdown = write(&outside, Target::Markdown);
             prop_assert!(!markdown.contains('<'), "{}", markdown);
