@@ -81,7 +81,7 @@ pub use self::{
         memory,
         reader::{Closed, ReadError, Reader, RecordBuf, Records},
         record::{self, NameOf, Record, RecordKind, Seq},
-        recover::{Cut, KeyOf, OpenError, RecoveryHint, ScanReport},
+        recover::{Cut, KeyOf, OpenError, RecoveryHint, ScanReport, read_only::ReadOnly},
         sealed::SealDamage,
         segment_file::unreleased_segment,
         store::{

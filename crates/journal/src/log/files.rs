@@ -87,6 +87,14 @@ pub(crate) fn fill_with_zeros(file: &dyn File, offset: u64, end: u64) -> io::Res
 pub struct DirFiles {
     dir: PathBuf,
     handle: fs::File,
+    access: Access,
+}
+
+/// How the files of a folder are opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Access {
+    Read,
+    ReadAndWrite,
 }
 
 impl DirFiles {
@@ -100,7 +108,14 @@ impl DirFiles {
         if let Some(parent) = dir.parent().filter(|parent| !parent.as_os_str().is_empty()) {
             fs::File::open(parent)?.sync_all()?;
         }
-        Ok(Self { dir: dir.to_owned(), handle: fs::File::open(dir)? })
+        Ok(Self { dir: dir.to_owned(), handle: fs::File::open(dir)?, access: Access::ReadAndWrite })
+    }
+
+    /// A folder that exists, whose files are opened for reading only.
+    ///
+    /// Errors: the folder cannot be opened.
+    pub fn for_reading(dir: &Path) -> io::Result<Self> {
+        Ok(Self { dir: dir.to_owned(), handle: fs::File::open(dir)?, access: Access::Read })
     }
 }
 
@@ -114,7 +129,8 @@ impl Files for DirFiles {
     }
 
     fn open(&self, name: &str) -> io::Result<Arc<dyn File>> {
-        let file = fs::OpenOptions::new().read(true).write(true).open(self.path(name))?;
+        let is_written = self.access == Access::ReadAndWrite;
+        let file = fs::OpenOptions::new().read(true).write(is_written).open(self.path(name))?;
         Ok(Arc::new(file))
     }
 

@@ -11,6 +11,7 @@
 //! open. Nothing is changed during the scan; `apply` makes the changes.
 
 pub(crate) mod apply;
+pub(crate) mod read_only;
 
 use std::{
     collections::VecDeque,
