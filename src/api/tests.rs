@@ -211,6 +211,8 @@ fn injection() -> Answer {
         priority: Priority::High,
         severity: Severity::Error,
         redelivered: false,
+        tokens: engine::notification::Tokens(3),
+        first_event: None,
     };
     let injection = Injection {
         id: InjectionId::new("a1"),

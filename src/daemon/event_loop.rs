@@ -448,7 +448,7 @@ fn act(registry: &Registry, output: Output) -> Option<Outgoing> {
             log_failure(&event);
             Some(Outgoing::Event(event))
         }
-        Output::Answer { request, session, answer, released } if answer.injection.is_some() => {
+        Output::Answer { request, session, answer, released, .. } if answer.injection.is_some() => {
             Some(Outgoing::Answer { request, session, answer, released })
         }
         Output::Answer { request, answer, .. } => {

@@ -120,6 +120,7 @@ fn repeated_answer_is_not_a_second_injection() {
         session: session.clone(),
         answer: answer.clone(),
         released: None,
+        is_unanswered: false,
     };
     let injected = Output::Record(LedgerEntry::Injected {
         notification: NotificationId::new("n1"),

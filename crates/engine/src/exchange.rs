@@ -572,4 +572,10 @@ pub struct Released {
     pub severity: Severity,
     /// Whether it may have been delivered before.
     pub redelivered: bool,
+    /// The estimated size of its content.
+    #[serde(default)]
+    pub tokens: Tokens,
+    /// The first of its events; `None` if it has none.
+    #[serde(default)]
+    pub first_event: Option<Seq>,
 }

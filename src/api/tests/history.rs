@@ -12,6 +12,10 @@ use journal::record::{Record, RecordKind};
 
 use crate::{config::producers::PRODUCERS, history::Writer};
 
+fn answer_of(session: SessionId, answer: Answer) -> Output {
+    Output::Answer { request: RequestId(1), session, answer, released: None, is_unanswered: false }
+}
+
 /// Three events: the first two became a notification delivered to a session, the third was
 /// filtered. The session is closed.
 fn written() -> Notes {
@@ -68,7 +72,7 @@ fn written() -> Notes {
         session.clone(),
         SessionChange::Closed { last_seen: Timestamp::from_millis(4_000), keeps_pending: false },
     );
-    let answered = Output::Answer { request: RequestId(1), session, answer: released, released: None };
+    let answered = answer_of(session, released);
     let records: [(u8, &[Output]); 7] = [
         (records::EVENT, &[batched(1)]),
         (records::EVENT, &[batched(2), Output::Made(Arc::new(made)), entry(created), opened, entry(queued)]),

@@ -398,8 +398,7 @@ pub struct AnswerView<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     started_by: Option<&'static str>,
     /// The notifications in the text, in order.
-    #[cfg_attr(test, schema(value_type = Vec<ReleasedView>))]
-    notifications: &'a [Released],
+    notifications: Vec<ReleasedView<'a>>,
     /// A further action requested of the harness.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(test, schema(value_type = Option<DirectiveView>))]
@@ -420,20 +419,31 @@ pub struct AnswerView<'a> {
 }
 
 /// One notification of an injection.
-#[cfg(test)]
-#[derive(utoipa::ToSchema)]
-#[expect(dead_code, reason = "it describes a `Released` in the API's document")]
-struct ReleasedView {
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
+struct ReleasedView<'a> {
     /// Its id.
-    id: String,
+    id: &'a str,
     /// The subscriber that created it.
-    subscriber: String,
+    subscriber: &'a str,
     /// `critical`, `high`, `normal` or `low`.
-    priority: String,
+    priority: &'a str,
     /// The worst severity among its events.
-    severity: String,
+    severity: &'a str,
     /// Whether it may have been delivered before.
     redelivered: bool,
+}
+
+impl<'a> ReleasedView<'a> {
+    fn of(released: &'a Released) -> Self {
+        Self {
+            id: released.id.as_str(),
+            subscriber: released.subscriber.as_str(),
+            priority: released.priority.as_str(),
+            severity: released.severity.as_str(),
+            redelivered: released.redelivered,
+        }
+    }
 }
 
 /// A further action requested of the harness.
@@ -485,7 +495,10 @@ impl<'a> AnswerView<'a> {
             role: of(AnswerField::Text)
                 .map(|_| injection.map_or(Role::System, |injection| injection.role).as_str()),
             started_by: injection.and_then(|injection| started_by(injection.starts_turn)),
-            notifications: injection.map_or(&[], |injection| &injection.notifications),
+            notifications: injection
+                .iter()
+                .flat_map(|injection| injection.notifications.iter().map(ReleasedView::of))
+                .collect(),
             directive: answer.directive.as_ref(),
             notice: answer.notice.as_deref(),
             instructions: instructions.filter(|_| answer.is_first_text),

@@ -390,7 +390,7 @@ fn reason_text(reason: &Reason) -> String {
 mod tests {
     use engine::{
         exchange::{Format, Injection, Role},
-        notification::SubscriberId,
+        notification::{SubscriberId, Tokens},
     };
 
     use super::*;
@@ -406,6 +406,8 @@ mod tests {
             priority: Priority::High,
             severity: Severity::Error,
             redelivered,
+            tokens: Tokens(3),
+            first_event: None,
         };
         let injection = Injection {
             id: InjectionId::new("k2q7"),
@@ -423,6 +425,7 @@ mod tests {
             session: SessionId::new("s1"),
             answer,
             released: None,
+            is_unanswered: false,
         }
     }
 

@@ -50,6 +50,7 @@ impl Engine {
         let (session, begun) = self.sessions.begin_exchange(exchange, release, now);
         self.end_echoes(exchange, now);
         self.drain_sessions();
+        let mut is_unanswered = false;
         let (mut answer, released) = match begun {
             Begun::Replayed(Replayed { answer, shows_fixed_carrier }) => {
                 self.tally.fixed_carriers += u64::from(shows_fixed_carrier);
@@ -59,7 +60,9 @@ impl Engine {
             Begun::Open => {
                 self.close_due(session, exchange, now);
                 let aside = self.put_aside_summed_up(session, exchange);
-                let answer = self.release(seq, session, exchange, release, now);
+                let decided = self.release(seq, session, exchange, release, now);
+                is_unanswered = decided.is_none();
+                let answer = decided.unwrap_or_else(|| self.sessions.unanswered(session));
                 self.sessions.take_back(session, aside);
                 let passed = self.sessions.note_point(session, exchange, &answer, now);
                 self.folds.note_exchange(exchange, &self.rules, now, &mut self.effects);
@@ -73,7 +76,7 @@ impl Engine {
         self.sessions.finish_exchange(session);
         self.drain_sessions();
         let session = exchange.session.clone();
-        self.outputs.push_back(Output::Answer { request, session, answer, released });
+        self.outputs.push_back(Output::Answer { request, session, answer, released, is_unanswered });
     }
 
     /// Ends what is pending, or in an open batch, about failures whose results the model has.
@@ -133,7 +136,8 @@ impl Engine {
         self.sessions.put_aside(session, |notification| ci.has_said(id, &notification.events))
     }
 
-    /// Releases the notifications that are selected now, or those recorded with the exchange.
+    /// Releases the notifications that are selected now, or those recorded with the exchange; `None`
+    /// if something is selected and nothing recorded.
     fn release(
         &mut self,
         seq: Seq,
@@ -141,7 +145,7 @@ impl Engine {
         exchange: &Exchange,
         release: &Release,
         now: Timestamp,
-    ) -> Answer {
+    ) -> Option<Answer> {
         let injection = LazyCell::new(|| match release {
             Release::Recorded(Some(record)) => record.injection,
             Release::Decide | Release::Recorded(None) => injection_id(exchange, seq, now),
@@ -160,9 +164,7 @@ impl Engine {
             Release::Recorded(Some(record)) if !record_says(record, &decided) => {
                 self.sessions.repeat(session, record, exchange, &writer)
             }
-            Release::Recorded(None) if decided.fitted.is_some() => {
-                return self.sessions.unanswered(session);
-            }
+            Release::Recorded(None) if decided.fitted.is_some() => return None,
             Release::Decide | Release::Recorded(_) => decided,
         };
         if let Some(fitted) = &decided.fitted {
@@ -179,7 +181,7 @@ impl Engine {
             self.sessions.release(session, exchange, decided, || *injection, for_user.as_deref(), now);
         self.effects.record(entries.unwrap_or_default());
         self.drain_folds();
-        answer
+        Some(answer)
     }
 }
 

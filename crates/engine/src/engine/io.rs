@@ -163,6 +163,9 @@ pub enum Output {
         answer: Answer,
         /// The notifications that it releases for the first time, to be recorded before the answer.
         released: Option<ReleaseRecord>,
+        /// Whether it would release something, and does not because an earlier process ended before
+        /// it recorded that.
+        is_unanswered: bool,
     },
     /// Refuse a waiting request: its session id is in use.
     Refuse {

@@ -3,7 +3,7 @@
 use engine::{
     event::Severity,
     exchange::{Dialect, Format, Injection, Role},
-    notification::{NotificationId, Priority, SubscriberId},
+    notification::{NotificationId, Priority, SubscriberId, Tokens},
 };
 
 use super::*;
@@ -217,6 +217,8 @@ fn answer_shows_released_notifications_or_is_absent() {
             priority: Priority::High,
             severity: Severity::Error,
             redelivered: false,
+            tokens: Tokens(3),
+            first_event: None,
         }],
         starts_turn: false,
     });

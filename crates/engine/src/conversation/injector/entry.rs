@@ -248,6 +248,8 @@ pub(super) fn released(entry: &Entry) -> Released {
         priority: notification.priority,
         severity: notification.severity,
         redelivered: entry.redelivered().is_some(),
+        tokens: notification.tokens,
+        first_event: notification.events.iter().min().copied(),
     }
 }
 
