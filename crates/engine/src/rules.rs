@@ -59,6 +59,37 @@ impl CompiledRules {
         }
     }
 
+    /// The same rules with those subscribers that `is_taken` accepts as `other` has them: changed,
+    /// added or removed, and the templates that they name.
+    ///
+    /// Shape: a template that others name too is then `other`'s for them as well.
+    #[must_use]
+    pub fn with_subscribers_of(&self, other: &Self, is_taken: impl Fn(&SubscriberId) -> bool) -> Self {
+        let mut templates = Templates::clone(&self.templates);
+        let mut subscribers: Vec<_> = self.subscribers.iter().filter(|rule| !is_taken(&rule.id)).collect();
+        for rule in other.subscribers.iter().filter(|rule| is_taken(&rule.id)) {
+            if let Some(name) = rule.output.layout.template() {
+                templates.take_from(&other.templates, name);
+            }
+            subscribers.push(rule);
+        }
+        subscribers.sort_by(|a, b| a.id.cmp(&b.id));
+        Self {
+            hash: format!("{}+{}", self.hash, other.hash).into(),
+            subscribers: subscribers.into_iter().cloned().collect(),
+            templates: Arc::new(templates),
+            ..self.clone()
+        }
+    }
+
+    /// The same rules without a subscriber.
+    #[must_use]
+    pub fn without(&self, id: &SubscriberId) -> Self {
+        let hash = format!("{}-{id}", self.hash).into();
+        let subscribers = self.subscribers.iter().filter(|rule| rule.id != *id).cloned().collect();
+        Self { hash, subscribers, ..self.clone() }
+    }
+
     /// The index of a subscriber.
     pub(crate) fn position(&self, id: &SubscriberId) -> Option<usize> {
         self.subscribers.binary_search_by(|rule| rule.id.cmp(id)).ok()

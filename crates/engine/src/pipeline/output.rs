@@ -15,6 +15,7 @@ use crate::{
     hold::Hold,
     ledger::Reason,
     notification::{Notification, NotificationId, Resolution, SubscriberId, TemplateNotice},
+    pipeline::sandbox::account::{ENDLESS, OVER_BUDGET},
     sorted::SortedMap,
 };
 
@@ -118,6 +119,14 @@ pub struct Failure {
     pub line: Option<usize>,
     /// What is wrong, as a lowercase fragment.
     pub message: String,
+}
+
+impl Failure {
+    /// Whether a message of a failure says that the text or condition ran for too long: each further
+    /// run takes as long.
+    pub fn is_endless(message: &str) -> bool {
+        [ENDLESS, OVER_BUDGET].iter().any(|begin| message.contains(begin))
+    }
 }
 
 /// A part of a subscriber that its author writes.

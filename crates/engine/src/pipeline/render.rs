@@ -74,9 +74,9 @@ pub const STEPS_MAX: u64 = 500_000;
 const FIELD_CHARS: [usize; 5] = [crate::event::FIELD_CHARS_MAX, 500, 160, 60, 20];
 
 /// All templates, by name, and the libraries that they can take macros from.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Templates {
-    by_name: SortedMap<String, Template>,
+    by_name: SortedMap<String, Arc<Template>>,
     libraries: Libraries,
 }
 
@@ -139,7 +139,7 @@ impl Templates {
     /// is stored then.
     pub fn add(&mut self, name: &str, source: &str) -> Result<(), TemplateError> {
         let template = Template::compile(View::Batch, source, &self.libraries)?;
-        self.by_name.insert(name.to_owned(), template);
+        self.by_name.insert(name.to_owned(), Arc::new(template));
         Ok(())
     }
 
@@ -147,13 +147,21 @@ impl Templates {
     ///
     /// Errors: as for [`Self::add`].
     pub fn add_with(&mut self, name: &str, source: &str, libraries: &Libraries) -> Result<(), TemplateError> {
-        self.by_name.insert(name.to_owned(), Template::compile(View::Batch, source, libraries)?);
+        let template = Template::compile(View::Batch, source, libraries)?;
+        self.by_name.insert(name.to_owned(), Arc::new(template));
         Ok(())
     }
 
     /// Stores a template without a fault, replacing an earlier one; it is compiled when it first runs.
     pub fn add_deferred(&mut self, name: &str, source: &str) {
-        self.by_name.insert(name.to_owned(), Template::deferred(View::Batch, source));
+        self.by_name.insert(name.to_owned(), Arc::new(Template::deferred(View::Batch, source)));
+    }
+
+    /// The same with the template `name` of `other`, if that has one.
+    pub(crate) fn take_from(&mut self, other: &Self, name: &str) {
+        if let Some(template) = other.by_name.get(name) {
+            self.by_name.insert(name.to_owned(), Arc::clone(template));
+        }
     }
 
     /// Whether a template of that name exists.
@@ -163,7 +171,7 @@ impl Templates {
 
     /// The fields that the template `name` reads of an event and that no event has.
     pub fn stray_fields(&self, name: &str) -> &[StrayField] {
-        self.by_name.get(name).map_or(&[], Template::strays)
+        self.by_name.get(name).map_or(&[], |template| template.strays())
     }
 
     /// Renders a batch with the template `name`, or with the generic table if that fails.

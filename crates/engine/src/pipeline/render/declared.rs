@@ -50,7 +50,7 @@ impl Layout {
     /// The names of the libraries that its texts take macros from.
     pub fn libraries<'l>(&'l self, templates: &'l Templates) -> Vec<&'l str> {
         let texts = match self {
-            Self::Template(name) => [templates.by_name.get(&**name), None],
+            Self::Template(name) => [templates.by_name.get(&**name).map(AsRef::as_ref), None],
             Self::Declared(declared) => declared.texts(),
         };
         texts.into_iter().flatten().flat_map(Template::libraries).collect()

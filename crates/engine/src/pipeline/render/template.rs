@@ -43,7 +43,7 @@ use crate::{
     notification::SubscriberId,
     pipeline::sandbox::{
         self, Checked, ErrorPlace, Grammar, Libraries, Library, OwnText, Program, StrayField, Trace,
-        account::{self, ACCOUNT, Account},
+        account::{self, ACCOUNT, Account, ENDLESS},
     },
     pipeline::threshold::Reached,
     sorted::SortedSet,
@@ -520,7 +520,7 @@ fn failed(error: &Error, program: &Program) -> Attempt {
         return Attempt::TooBig;
     }
     let message = match (error.kind(), error.detail()) {
-        (ErrorKind::OutOfFuel, None) => format!("it ran for more than {FUEL} instructions"),
+        (ErrorKind::OutOfFuel, None) => format!("{ENDLESS} {FUEL} instructions"),
         (ErrorKind::OutOfFuel | ErrorKind::UndefinedError, Some(detail)) => detail.to_owned(),
         (kind, Some(detail)) => format!("{kind}: {detail}"),
         (kind, None) => kind.to_string(),

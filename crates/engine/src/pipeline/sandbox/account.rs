@@ -25,6 +25,11 @@ pub(in crate::pipeline) const NESTING_MAX: usize = 32;
 /// The variable with a program's account. It is not a valid name in a source.
 pub(in crate::pipeline) const ACCOUNT: &str = "@account";
 
+/// How the message begins that a program has spent its steps.
+pub(in crate::pipeline) const OVER_BUDGET: &str = "it exceeds its budget of";
+/// How the message begins that a program has run for too long.
+pub(in crate::pipeline) const ENDLESS: &str = "it ran for more than";
+
 /// The number of remaining steps.
 ///
 /// Shape: atomic, because values of templates are shared between threads; only one thread spends at
@@ -53,7 +58,7 @@ impl Account {
         let left = self.left.load(Ordering::Relaxed);
         self.left.store(left.saturating_sub(steps), Ordering::Relaxed);
         if left < steps {
-            let message = format!("it exceeds its budget of {} steps", self.all);
+            let message = format!("{OVER_BUDGET} {} steps", self.all);
             return Err(Error::new(ErrorKind::OutOfFuel, message));
         }
         Ok(())
