@@ -20,6 +20,7 @@
 
 // Decides, but for the sources and `trial` in their folders.
 pub mod capability;
+pub mod comparison;
 pub mod config;
 pub mod harness;
 

@@ -118,6 +118,7 @@ pub(super) const MODULES: &[Module] = &[
     module("records", DECIDING, &["engine::io", "journal", "pipeline", "user"]),
     module("notes", DECIDING, &["engine::io", "journal", "records"]),
     module("draft", DECIDING, &["journal", "pipeline", "records"]),
+    module("comparison", DECIDING, &["engine::io"]),
     module("config", DECIDING, &[
         "capability::outside", "capability::webhook", "conversation", "detector", "draft", "format",
         "harness::kind", "harness::table", "pipeline", "probe", "rules", "sink", "throttle", "user", "watch",
