@@ -15,6 +15,7 @@ mod writer;
 pub mod counted;
 pub mod events;
 pub mod notifications;
+pub mod past;
 pub mod sessions;
 pub mod subscribers;
 
