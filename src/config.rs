@@ -48,6 +48,7 @@ pub mod workspace;
 
 pub mod compile;
 pub mod effective;
+pub mod expected;
 pub mod last_good;
 pub mod listing;
 pub mod report;
