@@ -24,6 +24,7 @@ mod history;
 mod ids;
 mod inbox;
 mod install;
+mod junit;
 mod logs;
 mod matchers;
 mod mute;

@@ -10,13 +10,13 @@ use std::{
 
 use clap::ValueEnum;
 use engine::{nearest::nearest, words::counted};
-use quick_xml::escape::escape;
 use regex::Regex;
 use serde_json::{Value, json};
 
 use super::{
     CliError, Context,
     check::{Target, compiled, is_path, over_layer},
+    junit,
     run::timed,
     terminal::{Terminal, Tone, width},
 };
@@ -224,35 +224,17 @@ fn to_json(ran: &[Ran<'_>]) -> Value {
     json!({ "tests": ran.iter().map(one).collect::<Vec<_>>(), "ok": ran.len() - failed, "failed": failed })
 }
 
-/// The results in the form of JUnit, as CI services read it.
-fn to_junit(ran: &[Ran<'_>]) -> String {
-    let mut text = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites name=\"aside\">\n");
-    for tests in ran.chunk_by(|a, b| a.subscriber() == b.subscriber()) {
-        let Some(first) = tests.first() else { continue };
-        let failed = tests.iter().filter(|ran| ran.outcome.is_err()).count();
-        let name = escape(first.subscriber());
-        let _ =
-            writeln!(text, "  <testsuite name=\"{name}\" tests=\"{}\" failures=\"{failed}\">", tests.len());
-        for Ran { case: Case { test, .. }, outcome } in tests {
-            let (case, file) = (escape(&test.name), escape(&*test.place.file));
-            let line = test.place.line();
-            let open =
-                format!("    <testcase classname=\"{name}\" name=\"{case}\" file=\"{file}\" line=\"{line}\"");
-            let _ = match outcome {
-                Ok(()) => writeln!(text, "{open}/>"),
-                Err(wrong) => {
-                    let (message, explained) = (wrong.sentence(), wrong.to_string());
-                    let (message, explained) = (escape(&message), escape(&explained));
-                    writeln!(
-                        text,
-                        "{open}>\n      <failure message=\"{message}\">{explained}</failure>\n    </testcase>"
-                    )
-                }
-            };
+fn to_junit<'t>(ran: &[Ran<'t>]) -> String {
+    let case = |ran: &Ran<'t>| {
+        let test = ran.case.test;
+        junit::Case {
+            subscriber: ran.case.subscriber(),
+            name: &test.name,
+            place: Some((&*test.place.file, test.place.line())),
+            failure: ran.outcome.as_ref().err().map(|wrong| (wrong.sentence(), wrong.to_string())),
         }
-        text.push_str("  </testsuite>\n");
-    }
-    text + "</testsuites>\n"
+    };
+    junit::document(&ran.iter().map(case).collect::<Vec<_>>())
 }
 
 #[cfg(test)]
