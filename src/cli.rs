@@ -35,6 +35,7 @@ mod preview;
 mod publish;
 mod reference;
 mod region;
+mod replay;
 mod rules;
 mod run;
 mod schema;
@@ -204,6 +205,11 @@ enum Command {
     /// past event, whose outcome is compared. With a daemon its present state counts; without one, or
     /// with --config, a fresh start from the files.
     Explain(explain::Args),
+    /// Compare what the journal led to with what other rules would
+    ///
+    /// With the files of --config, by subscriber: notifications, deliveries, tokens and delays. Nothing is
+    /// delivered or changed.
+    Replay(replay::Args),
     /// Trust the files of a workspace, which then hold for its agents
     ///
     /// Shows what they do, and asks.
@@ -268,6 +274,7 @@ impl Command {
                 | Self::Test(_)
                 | Self::Preview(_)
                 | Self::Explain(_)
+                | Self::Replay(_)
                 | Self::Subscribers(_)
                 | Self::Edit(_)
                 | Self::Schema(_)
@@ -395,6 +402,7 @@ fn dispatch(command: Option<Command>, mut context: Context<'_>) -> Result<ExitCo
         Command::Test(args) => test::run(&args, &mut context)?,
         Command::Preview(args) => preview::run(&args, &mut context)?,
         Command::Explain(args) => explain::run(&args, &mut context)?,
+        Command::Replay(args) => replay::run(&args, &mut context)?,
         Command::Trust(args) => trust::run(&args, &mut context)?,
         Command::Check(args) => check::run(&args, &mut context)?,
         Command::Subscribers(args) => subscribers::run(&args, &mut context)?,

@@ -22,6 +22,7 @@ pub mod recovery;
 pub mod regular_file;
 mod reload;
 pub mod replay;
+pub mod rerun;
 pub mod rules;
 mod skipped;
 pub mod snapshots;

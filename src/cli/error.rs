@@ -19,7 +19,7 @@ use crate::{
         install::InstallError,
         terminal::{one_line, prose_of_stderr, wants_colours},
     },
-    daemon::{DaemonError, backup::BackupError, maintenance::MaintenanceError},
+    daemon::{DaemonError, backup::BackupError, maintenance::MaintenanceError, rerun::RerunError},
 };
 
 /// Why a command failed; its text follows "failed to".
@@ -100,6 +100,17 @@ pub enum CliError {
         /// The number of those that ran.
         all: usize,
     },
+    /// Expectations of a replay are not met, and were printed.
+    #[error("meet the expectations: {failed} of {all} failed")]
+    Expectations {
+        /// The number of those that failed.
+        failed: usize,
+        /// The number of all.
+        all: usize,
+    },
+    /// The journal cannot be replayed.
+    #[error(transparent)]
+    Replay(Box<RerunError>),
     /// The journal is damaged; the places were printed.
     #[error("accept the journal: {places} damaged {}", if *places == 1 { "place" } else { "places" })]
     Damaged {

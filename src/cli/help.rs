@@ -131,6 +131,14 @@ const GROUPS: [Group; 5] = [
                     "aside explain tool.call.failure --config ./new",
                 ],
             ),
+            (
+                "replay",
+                &[
+                    "aside replay --since 24h --config ./new",
+                    "aside replay --since 7d --subscriber deploys --show gone",
+                    "aside replay --expect expect.toml --format junit",
+                ],
+            ),
             ("schema", &["aside schema subscriber", "aside schema --write"]),
             ("reference", &["aside reference", "aside reference keys", "aside reference filters truncate"]),
             ("trust", &["aside trust", "aside trust --list", "aside trust --revoke"]),

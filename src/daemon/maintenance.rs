@@ -1,6 +1,10 @@
 //! Offline maintenance of a state folder: verifying and repairing its journal.
 
-use std::{io, path::Path, sync::Arc};
+use std::{
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 pub use super::lock::{UnreleasedError, refuse_unreleased};
 use super::{
@@ -25,10 +29,10 @@ use journal::{
 pub enum MaintenanceError {
     /// There is no journal.
     #[error("find a journal in {}", .0.display())]
-    Missing(std::path::PathBuf),
+    Missing(PathBuf),
     /// A restore was interrupted.
     #[error("use {}: a restore into it did not finish; restore again", .0.display())]
-    Unrestored(std::path::PathBuf),
+    Unrestored(PathBuf),
     /// An unreleased build wrote it.
     #[error("use the state folder")]
     Unreleased(#[from] UnreleasedError),
@@ -99,6 +103,16 @@ fn known(state: &Path) -> Result<Seq, MaintenanceError> {
 }
 
 pub(super) fn files(state: &Path) -> Result<DirFiles, MaintenanceError> {
+    DirFiles::new(&folder(state)?).map_err(MaintenanceError::Folder)
+}
+
+/// The files of the journal in `state`, for reading only.
+pub(super) fn files_for_reading(state: &Path) -> Result<DirFiles, MaintenanceError> {
+    DirFiles::for_reading(&folder(state)?).map_err(MaintenanceError::Folder)
+}
+
+/// The folder of the journal in `state`, which can be used.
+fn folder(state: &Path) -> Result<PathBuf, MaintenanceError> {
     if is_restore_interrupted(state) {
         return Err(MaintenanceError::Unrestored(state.to_owned()));
     }
@@ -110,5 +124,5 @@ pub(super) fn files(state: &Path) -> Result<DirFiles, MaintenanceError> {
     }
     // Every segment is held open while it is read or copied.
     limits::raise_open_files();
-    DirFiles::new(&folder).map_err(MaintenanceError::Folder)
+    Ok(folder)
 }

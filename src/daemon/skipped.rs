@@ -17,7 +17,7 @@ use engine::{
     records::{self, RecordInput, Skip, SkipDecision},
     sorted::{SortedMap, SortedSet},
 };
-use journal::{Journal, ReadError, Record};
+use journal::{Journal, ReadError, ReadOnly, Record, RecordBuf};
 
 /// The list's name in the state folder.
 const FILE_NAME: &str = "skipped";
@@ -38,7 +38,7 @@ impl Skipped {
     pub(super) fn open(state: &Path, journal: &Journal) -> Self {
         let path = state.join(FILE_NAME);
         let mut found = Self::none(path);
-        if found.read_listed(journal).is_some() {
+        if found.read_listed(|seq| journal.read_at(seq)).is_some() {
             return found;
         }
         found = Self::none(found.path);
@@ -56,6 +56,25 @@ impl Skipped {
             }
         }
         found
+    }
+
+    /// The skipped records of a journal that is only read; the list in `state` is not written.
+    ///
+    /// Errors: there is no list of this journal, and the journal cannot be read.
+    pub(super) fn look_up(state: &Path, journal: &ReadOnly) -> Result<SortedSet<Seq>, ReadError> {
+        let mut found = Self::none(state.join(FILE_NAME));
+        if found.read_listed(|seq| journal.read_at(seq)).is_some() {
+            return Ok(found.records);
+        }
+        found = Self::none(found.path);
+        let mut reader = journal.read_from(journal.first());
+        loop {
+            let batch = reader.next_batch(usize::MAX)?;
+            if batch.is_empty() {
+                return Ok(found.records);
+            }
+            batch.iter().filter_map(skip_of).for_each(|skip| found.decide(skip));
+        }
     }
 
     fn none(path: PathBuf) -> Self {
@@ -108,12 +127,13 @@ impl Skipped {
         }
     }
 
-    /// Reads the list and the records it refers to; `None` when there is no list of `journal`.
-    fn read_listed(&mut self, journal: &Journal) -> Option<()> {
+    /// Reads the list and the records it refers to, by `read_at`; `None` when there is no list of
+    /// this journal.
+    fn read_listed(&mut self, read_at: impl Fn(Seq) -> Result<Option<RecordBuf>, ReadError>) -> Option<()> {
         let mut places: SortedSet<Seq> = serde_json::from_slice(&fs::read(&self.path).ok()?).ok()?;
         let mut oldest = Seq::ZERO;
         for place in &places {
-            match journal.read_at(*place) {
+            match read_at(*place) {
                 Ok(found) => self.decide(skip_of(found?.as_record())?),
                 // The record that it skips was deleted too.
                 Err(ReadError::Gone { oldest: first, .. }) => oldest = first,

@@ -22,7 +22,7 @@ use self::file::{HEADER_BYTES, Header, LastRecord, Section};
 use super::{fold::Fold, rules::RulesStore};
 use engine::{event::Seq, snapshot::Damaged};
 use journal::{
-    IdempotencyKey, IdempotencyKeys, Journal, ReadError, RecoveryHint, ScanReport,
+    IdempotencyKey, IdempotencyKeys, Journal, ReadError, ReadOnly, RecordBuf, RecoveryHint, ScanReport,
     files::{File, Files},
     time::Timestamp,
 };
@@ -200,6 +200,22 @@ impl Snapshots {
     pub(super) fn load_oldest(&self, journal: &Journal, rules: &RulesStore) -> Option<Fold> {
         let kept = self.kept().clone();
         self.find_in(journal, rules, kept.into_iter())
+    }
+
+    /// The newest snapshot of `journal` that was made at or before `time`, if it can be read. Nothing
+    /// is reported or renamed: the snapshots are a daemon's.
+    pub(super) fn load_as_of(&self, time: Timestamp, journal: &ReadOnly, rules: &RulesStore) -> Option<Fold> {
+        let kept = self.kept().clone();
+        kept.into_iter().rev().find_map(|seq| {
+            let header = self.read_header(seq).ok()?;
+            let has_next = seq.next() >= journal.first() && seq <= journal.last();
+            let found = journal.read_at(seq).ok().flatten();
+            let is_usable = header.last.time <= time && has_next;
+            if !is_usable || header.last.check(found.as_ref().map(RecordBuf::as_record)).is_err() {
+                return None;
+            }
+            self.read(seq, rules).ok().map(|loaded| loaded.fold)
+        })
     }
 
     fn find_in(

@@ -55,6 +55,7 @@ mod receipts;
 mod recovery;
 mod reference;
 mod region;
+mod replay;
 mod responses;
 mod rules;
 mod run;

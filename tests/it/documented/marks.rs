@@ -11,11 +11,12 @@ const NOT_RUN: [(&str, &str); 4] = [
 ];
 
 /// Words of `shows=WORD`.
-const SHOWS: [(&str, &str); 4] = [
+const SHOWS: [(&str, &str); 5] = [
     ("agent", "what an agent reads"),
     ("log", "lines of a log"),
     ("answer", "an answer of the API"),
     ("days", "what came of days"),
+    ("file", "a file that only a command reads"),
 ];
 
 /// Beginnings of commands in `sh` blocks that are not run, with the reason.

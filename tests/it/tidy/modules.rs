@@ -170,12 +170,12 @@ pub(super) const MODULES: &[Module] = &[
         "sink", "user", "watch",
     ]),
     module("daemon", 5, &[
-        "api", "api::wire", "capability", "capability::outside", "capability::source", "config",
+        "api", "api::wire", "capability", "capability::outside", "capability::source", "comparison", "config",
         "config::lints", "config::trial", "daemon::program", "daemon::publisher", "daemon::tasks", "engine", "harness",
-        "history", "journal", "notes", "records", "rules",
+        "history", "journal", "notes", "pipeline", "records", "rules",
     ]),
     module("cli", 6, &[
-        "api", "api::wire", "capability::ci", "capability::problem", "capability::source", "config",
+        "api", "api::wire", "capability::ci", "capability::problem", "capability::source", "comparison", "config",
         "config::lints", "config::reference", "config::scaffold", "config::trial", "daemon", "daemon::regular_file", "harness", "hook", "journal", "sink",
         "watch",
     ]),
