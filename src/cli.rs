@@ -7,6 +7,7 @@
 
 mod access;
 mod attach;
+mod budgets;
 mod check;
 mod clients;
 mod configuration;

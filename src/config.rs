@@ -25,6 +25,7 @@ pub mod text;
 mod threshold;
 
 mod absent;
+mod budget;
 mod catalogue;
 pub mod lint_name;
 mod raw;

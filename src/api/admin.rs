@@ -20,6 +20,7 @@ use crate::{
         history,
         history::how_far,
         wire::{
+            budgets::BudgetsView,
             history::ProjectionView,
             views::{
                 DiskView, EventCounts, FailingView, JournalView, NotificationCounts, RulesView,
@@ -178,6 +179,7 @@ fn counted(app: &App, EngineView { engine, applied, now }: &EngineView<'_>) -> S
             unconfirmed: sessions().map(|open| u64::from(open.injector.unconfirmed())).sum(),
             evicted: engine.sessions().evicted(),
         },
+        budgets: BudgetsView::new(engine.sessions().budget_usage(*now), engine.sessions().source_usage(*now)),
         subscribers: subscribers(engine),
         ..StatusView::default()
     }

@@ -4,6 +4,7 @@
 //! misspelt word, the nearest valid one. The engine's output becomes JSON here. This module uses no
 //! sockets, HTTP, files or clock: a caller passes the time and creates the ids.
 
+pub mod budgets;
 pub mod event;
 pub mod exchange;
 pub mod explain;

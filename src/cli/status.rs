@@ -139,7 +139,7 @@ impl StatusView {
             "tokens": tokens.text(),
             "sessions": format!("{} open, {} waiting", sessions.open, sessions.waiting),
         });
-        table::pairs(&lines, terminal) + &self.subscribers(terminal)
+        table::pairs(&lines, terminal) + &self.budgets.text(terminal) + &self.subscribers(terminal)
     }
 
     /// The active subscribers, and the number of the others.
@@ -298,6 +298,7 @@ pub(super) fn welcome(context: &mut Context<'_>) -> Result<(), CliError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::api::wire::budgets::BudgetsView;
     use crate::{
         api::wire::{
             sources::SourcesView,
@@ -325,6 +326,7 @@ mod tests {
         };
         let gone = SubscriberCounts { created: 1, ..SubscriberCounts::default() };
         StatusView {
+            budgets: BudgetsView::default(),
             version: "0.1.0".to_owned(),
             build: "1a2b3c4d".to_owned(),
             pid: 7,

@@ -127,6 +127,7 @@ pub fn compile(sources: &Sources, known_types: &[&str]) -> Compiled {
             folders: in_force(&workspaces),
             templates: Arc::new(templates),
             injection: settings.injection,
+            budget: settings.budget,
             sessions: settings.sessions,
             sources: settings.sources,
             detectors: settings.detectors,

@@ -8,6 +8,7 @@
 use std::{net::SocketAddr, num::NonZeroU32, path::PathBuf, sync::Arc, time::Duration};
 
 use engine::{
+    budget::BudgetSettings,
     conversation::{InjectionSettings, SessionSettings},
     detector,
     exchange::Format,
@@ -24,6 +25,7 @@ use strum::{IntoStaticStr, VariantArray};
 use crate::{
     capability::{outside, webhook::Kind},
     config::{
+        budget,
         keys::FileTable,
         limits,
         mute::{self, Delivery},
@@ -35,8 +37,18 @@ use crate::{
     },
 };
 
-const SECTIONS: [&str; 9] =
-    ["journal", "http", "injection", "sessions", "sources", "sinks", "activation", "delivery", "webhooks"];
+const SECTIONS: [&str; 10] = [
+    "journal",
+    "http",
+    "injection",
+    "budget",
+    "sessions",
+    "sources",
+    "sinks",
+    "activation",
+    "delivery",
+    "webhooks",
+];
 
 /// Approximate number of characters of a token.
 const CHARS_PER_TOKEN: u32 = 4;
@@ -139,6 +151,7 @@ pub struct HttpConfig {
 pub(crate) struct Settings {
     pub(crate) daemon: DaemonConfig,
     pub(crate) injection: InjectionSettings,
+    pub(crate) budget: BudgetSettings,
     pub(crate) sessions: SessionSettings,
     pub(crate) sources: SourceRates,
     pub(crate) detectors: detector::Settings,
@@ -158,6 +171,7 @@ pub(crate) fn compile(documents: &[Document<'_>]) -> Settings {
         mut journal,
         mut http,
         mut injection,
+        mut budget,
         mut sessions,
         mut sources,
         mut sinks,
@@ -173,6 +187,7 @@ pub(crate) fn compile(documents: &[Document<'_>]) -> Settings {
     let mut settings = Settings {
         daemon: DaemonConfig { journal: JournalConfig::read(&mut journal), http: read_http(&mut http) },
         injection: InjectionSettings::read(&mut injection),
+        budget: budget::read(&mut budget),
         sessions: SessionSettings::read(&mut sessions),
         sources: SourceRates { rate, remote_rate },
         detectors: detector::Settings::read(&mut tables),
@@ -187,7 +202,7 @@ pub(crate) fn compile(documents: &[Document<'_>]) -> Settings {
     };
     check_frames(&mut injection, &settings.injection);
     let mut sections =
-        vec![journal, http, injection, sessions, sources, sinks, activation, delivery, webhooks];
+        vec![journal, http, injection, budget, sessions, sources, sinks, activation, delivery, webhooks];
     sections.extend(tables.into_values().chain(sender_tables).chain(sink_tables));
     for section in &sections {
         settings.origins.extend(section.origins().clone());
@@ -210,6 +225,7 @@ pub fn tables() -> Vec<FileTable> {
         FileTable::new("journal", JournalConfig::table()),
         FileTable::new("http", Http::table()),
         FileTable::new("injection", InjectionSettings::table()),
+        FileTable::new("budget", budget::Written::table()),
         FileTable::new("sessions", SessionSettings::table()),
         FileTable::new("sources", Rates::table()),
     ];
@@ -284,9 +300,10 @@ mod tests {
 
     fn values(settings: &Settings) -> String {
         format!(
-            "{:?}\n{:?}\n{:?}\n{:?}\n{:?}\n{:?}\n{:?}\n{:?}\n{:?}",
+            "{:?}\n{:?}\n{:?}\n{:?}\n{:?}\n{:?}\n{:?}\n{:?}\n{:?}\n{:?}",
             settings.daemon,
             settings.injection,
+            settings.budget,
             settings.sessions,
             settings.sources,
             settings.detectors,

@@ -65,6 +65,18 @@ readers! {
     loopback() -> SocketAddr = values::loopback;
 }
 
+impl Section<'_> {
+    /// A table from names of sources to rates.
+    pub(super) fn rates_by_name(&mut self, key: Name) -> Option<Vec<(String, Rate)>> {
+        const FORM: &str = "a table of names and rates, such as { chat = \"500/h\" }";
+        let name = |text: &str| match text.trim().is_empty() {
+            true => Err("the name of a source is empty".to_owned()),
+            false => Ok(text.to_owned()),
+        };
+        self.read(key, |value| by_name(value, FORM, "\"500/h\"", name, values::rate))
+    }
+}
+
 impl Keys for Section<'_> {
     fn flag(&mut self, key: Name) -> Option<bool> {
         self.read(key, values::flag)
@@ -85,6 +97,10 @@ impl Keys for Section<'_> {
 
     fn number<T: Integer>(&mut self, key: Name, limits: RangeInclusive<T>) -> Option<T> {
         self.read(key, |value| values::integer(value, limits.clone()))
+    }
+
+    fn number_or_off<T: Integer>(&mut self, key: Name, limits: RangeInclusive<T>) -> Option<Option<T>> {
+        self.read(key, |value| values::unless_off(value, |value| values::integer(value, limits.clone())))
     }
 
     fn duration(&mut self, key: Name, limits: RangeInclusive<Duration>) -> Option<Duration> {
@@ -157,7 +173,8 @@ impl Keys for Section<'_> {
         key: Name,
         read: fn(&str) -> Result<K, String>,
     ) -> Option<Vec<(K, V)>> {
-        self.read(key, |value| by_name(value, read))
+        const FORM: &str = "a table of names and levels, such as { \"ide.diagnostics\" = \"prompt\" }";
+        self.read(key, |value| by_name(value, FORM, "\"prompt\"", read, values::word))
     }
 
     fn text<T>(&mut self, key: Name, form: &Form<T>) -> Option<T> {
@@ -228,20 +245,24 @@ fn formed<T>(value: &Value<'_>, form: &Form<T>) -> Parsed<T> {
     (form.parse)(text).ok_or_else(|| vec![wrong()])
 }
 
-/// A table from names to words.
-fn by_name<K, V: Words>(value: &Value<'_>, read: fn(&str) -> Result<K, String>) -> Parsed<Vec<(K, V)>> {
-    let entries = value.entries().ok_or_else(|| {
-        value.wrong_kind("a table of names and levels, such as { \"ide.diagnostics\" = \"prompt\" }")
-    })?;
+/// A table from names to values of the form `form`, such as `example`.
+fn by_name<K, V>(
+    value: &Value<'_>,
+    form: &str,
+    example: &str,
+    read: fn(&str) -> Result<K, String>,
+    read_value: fn(&Value<'_>) -> Parsed<V>,
+) -> Parsed<Vec<(K, V)>> {
+    let entries = value.entries().ok_or_else(|| value.wrong_kind(form))?;
     let (mut levels, mut found) = (Vec::new(), Vec::new());
     for (name, entry) in entries {
         if matches!(entry.get(), DeValue::Table(_)) {
-            let message = format!("a name with a dot is quoted, such as \"{}.x\" = \"prompt\"", shown(name));
+            let message = format!("a name with a dot is quoted, such as \"{}.x\" = {example}", shown(name));
             found.push(entry.key_error(message));
             continue;
         }
         let key = read(name).map_err(|why| vec![entry.key_error(sentence(why))]);
-        match (key, values::word(&entry)) {
+        match (key, read_value(&entry)) {
             (Ok(name), Ok(level)) => levels.push((name, level)),
             (name, level) => found.extend([name.err(), level.err()].into_iter().flatten().flatten()),
         }

@@ -37,6 +37,9 @@ settings! {
         rate_by: Vec<FieldPath> = Vec::new(), fields();
         /// What the rate limits; with `"events"` each event counts before it joins a batch.
         rate_of: RateOf = RateOf::default(), word();
+        /// Most tokens of its notifications in each session in a time, such as `"300/h"`, the frames of
+        /// the texts included: a [budget](delivery.md#budgets) that fills evenly.
+        tokens: Rate, rate(), else "none";
         /// A notification that is still pending this long after its batch closed ends as `expired`,
         /// and a delivered one is not delivered again in a [new context](api.md#contexts) after that.
         ttl: Duration, duration(Duration::from_secs(1)..=Duration::from_secs(30 * 24 * 3600)), else "none";
@@ -74,6 +77,7 @@ settings! {
 /// The contents of `[limits]`.
 pub(crate) struct Limits {
     pub(crate) rate: Option<RateRule>,
+    pub(crate) tokens: Option<Rate>,
     pub(crate) ttl: Option<Duration>,
     pub(crate) quiet: Hours,
     pub(crate) retain: Option<Duration>,
@@ -89,6 +93,7 @@ pub(crate) fn read_limits(section: &mut Section<'_>, known_types: &[&str]) -> Li
         rate,
         rate_by,
         rate_of,
+        tokens,
         ttl,
         quiet,
         retain,
@@ -110,7 +115,7 @@ pub(crate) fn read_limits(section: &mut Section<'_>, known_types: &[&str]) -> Li
     let order = OrderRule { revision, by: order_by };
     check_order(section, &supersede_key, &order, resolve.as_ref());
     let inhibit = inhibit::read(section, known_types);
-    Limits { rate, ttl, quiet, retain, deliver_after, supersede_key, resolve, inhibit, order }
+    Limits { rate, tokens, ttl, quiet, retain, deliver_after, supersede_key, resolve, inhibit, order }
 }
 
 /// Reports an order of events about a state without a state.

@@ -44,6 +44,7 @@ pub fn keys_of(reason: &Reason) -> &'static [&'static str] {
         | Reason::SessionGone
         | Reason::Uncertain
         | Reason::Dismissed
+        | Reason::Summarised { .. }
         | Reason::Watched
         | Reason::SummedUp
         | Reason::Known => &[],
@@ -93,11 +94,19 @@ impl<'c> RulePlaces<'c> {
     ) -> Option<Place> {
         let entry = inhibitor.and_then(|event_type| inhibit_entry(self.files(subscriber), event_type));
         let place = || self.of_keys(subscriber, keys_of(reason));
-        if matches!(reason, Reason::Inhibited { .. } | Reason::Inhibits) {
+        if matches!(reason, Reason::Summarised { .. }) {
+            self.of_setting(&["budget", "summarise_after"])
+        } else if matches!(reason, Reason::Inhibited { .. } | Reason::Inhibits) {
             entry.or_else(place)
         } else {
             place()
         }
+    }
+
+    /// Where an `aside.toml` sets a key; `None` if it has its default.
+    fn of_setting(&self, path: &[&str; 2]) -> Option<Place> {
+        let settings = self.sources.files().iter().rev().filter(|file| *file.name == *"aside.toml");
+        settings.into_iter().find_map(|file| entry(&Document::parse(file).ok()?, path))
     }
 
     /// The rate by which a source is throttled; `None` if it is the default, or another rule throttles.
@@ -106,8 +115,7 @@ impl<'c> RulePlaces<'c> {
             ThrottledBy::SourceRate => "rate",
             ThrottledBy::Causes => return None,
         };
-        let settings = self.sources.files().iter().rev().filter(|file| *file.name == *"aside.toml");
-        settings.into_iter().find_map(|file| entry(&Document::parse(file).ok()?, &["sources", key]))
+        self.of_setting(&["sources", key])
     }
 
     /// Where an `events.toml` gives the severity of a type.

@@ -165,9 +165,8 @@ fn read(documents: &[Rc<Document<'_>>], context: &Context<'_>) -> SubscriberFile
     let mut keys = limits::Keys::read(&mut batching);
     let batching_rule = limits::read_batching(&mut batching, &keys);
     let dedupe = limits::read_dedupe(&mut batching, &mut keys, &batching_rule);
-    let later = [&mut threshold, &mut absent, &mut limits, &mut repeat];
     let Later { threshold: threshold_rule, absence, limited, repeated } =
-        read_later(later, documents, context, core);
+        read_later([&mut threshold, &mut absent, &mut limits, &mut repeat], documents, context, core);
     let LayoutRule { layout, own: own_text, words, mut places } =
         layout::read(&mut output, id.as_ref(), [first.file(), document.file()], &context.templates);
     let output_rule = read_output(&mut output, layout, words, context);
@@ -208,6 +207,7 @@ fn read(documents: &[Rc<Document<'_>>], context: &Context<'_>) -> SubscriberFile
         rate: limited.rate,
         close_when: keys.close_when,
         open_when: keys.open_when,
+        tokens: limited.tokens,
         ttl: limited.ttl,
         quiet: limited.quiet,
         absence,

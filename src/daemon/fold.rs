@@ -265,7 +265,14 @@ mod tests {
 
     fn release(exchange: Seq) -> ReleaseRecord {
         let injection = InjectionId::new(&format!("of{exchange}"));
-        ReleaseRecord { exchange, injection, notifications: Vec::new(), directive: None, format: None }
+        ReleaseRecord {
+            exchange,
+            injection,
+            notifications: Vec::new(),
+            directive: None,
+            format: None,
+            tokens: None,
+        }
     }
 
     fn recorded(exchange: u64) -> Release {

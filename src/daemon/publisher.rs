@@ -79,6 +79,7 @@ mod tests {
             notifications: Vec::new(),
             directive: None,
             format: None,
+            tokens: None,
         };
         let written = Records::build(|records| {
             records.own_event(&event("1"));

@@ -50,7 +50,7 @@ pub(crate) const SUBSCRIBER_PAGES: [&str; 10] = [
 const REQUIRED: [(&str, &str); 2] = [("subscriber", "id = \"example\""), ("events", "types = [\"**\"]")];
 
 /// The tables of `aside.toml` that a document about subscribers shows.
-const SETTINGS: [&str; 1] = ["delivery"];
+const SETTINGS: [&str; 2] = ["budget", "delivery"];
 /// The file of an example.
 const EXAMPLE: &str = "subscribers/example.toml";
 

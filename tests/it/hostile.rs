@@ -70,7 +70,8 @@ impl Stage {
     fn new() -> Self {
         let mut files = vec![(
             "aside.toml".to_owned(),
-            "[injection]\nmax_tokens = 20000\nmax_chars = 100000\n".to_owned(),
+            "[injection]\nmax_tokens = 20000\nmax_chars = 100000\n[budget]\nturn = \"off\"\nhour = \"off\"\n"
+                .to_owned(),
         )];
         for (name, size, template) in OWN {
             files.push((format!("templates/{name}.toon.j2"), template.to_owned()));

@@ -47,6 +47,10 @@ const SETTINGS: &str = r#"
 [journal]
 segment_bytes = 1048576
 snapshot_records = 100
+# Everything is to arrive at once.
+[budget]
+turn = "off"
+hour = "off"
 [injection]
 max_notifications = 100
 max_tokens = 20000

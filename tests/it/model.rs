@@ -292,6 +292,7 @@ impl Live {
             for pending in session.injector.view(self.now).pending {
                 let is_held = pending.holds.iter().any(|hold| match hold {
                     Hold::Quiet { until, .. } | Hold::Snoozed { until, .. } => *until > self.now,
+                    Hold::Budget { until, .. } => until.is_none_or(|until| until > self.now),
                     Hold::Silenced { .. } | Hold::Inhibited { .. } => {
                         self.engine.ends(hold).is_some_and(|until| until > self.now)
                     }

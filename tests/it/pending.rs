@@ -30,6 +30,7 @@ fn with_pending(subscribers: usize) -> Drive {
         (format!("subscribers/watch_the_stock_{number:03}.toml"), text)
     };
     let mut files: Vec<(String, String)> = (0..subscribers).map(subscriber).collect();
+    files.push(("aside.toml".to_owned(), "[budget]\nturn = \"off\"\nhour = \"off\"\n".to_owned()));
     files.push(("templates/stock.toon.j2".to_owned(), "stock: {{ events[0].payload.n }}".to_owned()));
     let mut drive = Drive::new(&files);
     drive.input(Input::SessionOpened { session: SessionId::new("s1"), harness: Harness::default() }, START);

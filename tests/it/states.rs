@@ -47,6 +47,7 @@ fn delivered(bodies: &[Body]) -> String {
         templates: &rules.templates,
         zone: &Zone::default(),
         silences: &Silences::default(),
+        budget: &rules.budget,
         muted: None,
     };
     let now = Timestamp::from_millis(1_000);

@@ -9,6 +9,7 @@
 
 pub mod injector;
 
+mod budgets;
 mod delivery;
 mod exchange;
 mod fanout;

@@ -57,7 +57,7 @@ impl Engine {
             Input::Skipped { event } => self.skip(event),
             Input::Ack { session, injection, by } => self.sessions.ack(&session, &injection, by, now),
             Input::Undelivered { session, injection } => {
-                self.sessions.take_back_undelivered(&session, &injection);
+                self.sessions.take_back_undelivered(&session, &injection, now);
             }
             Input::SessionOpened { session, harness } => {
                 self.sessions.open_session(&session, &harness, now);

@@ -16,6 +16,7 @@ pub mod catalogue;
 pub mod codec;
 
 pub use envelope::{Event, EventRef, OWN_SOURCE, Provenance, Severity, SeverityError, Trust};
+pub(crate) use envelope::{nearness, source_name};
 pub use event_type::{
     EventType, EventTypeError, Pattern, PatternSegment, SEGMENTS_MAX, SEGMENTS_MIN, TYPE_BYTES_MAX,
 };

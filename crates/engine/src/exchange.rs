@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use strum::{IntoStaticStr, VariantArray};
 
 use crate::{
+    budget::BudgetLeft,
     event::{Seq, SessionId, Severity},
     name::ShortName,
     notification::{InjectionPoint, NotificationId, Priority, SubscriberId, Tokens},
@@ -420,6 +421,9 @@ pub struct Answer {
     pub notice: Option<Arc<str>>,
     /// Whether it has the first text of its context, which the model may need explained.
     pub is_first_text: bool,
+    /// What is left of the budgets after it; `None` if it releases nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget_left: Option<BudgetLeft>,
     /// The fields of this request that had no effect; not kept for a repeated request.
     #[serde(skip)]
     pub remarks: Vec<Remark>,
@@ -482,6 +486,9 @@ pub struct ReleaseRecord {
     /// The format of its text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub format: Option<Format>,
+    /// The estimated size of its text, which the budgets were charged.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<Tokens>,
 }
 
 /// The release of an exchange: undecided, or as recorded.

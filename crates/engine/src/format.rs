@@ -20,9 +20,10 @@
 //! #     sentences: Vec::new(),
 //! #     events: Vec::new(), created_at: Timestamp::ZERO, expires_at: None, delays: Box::default(),
 //! #     retain_until: None, requires_response: false, repeat: None, region: Default::default(),
+//! #     charged_to: Box::default(), summary: None,
 //! # };
 //! let pending = Counts::new(&[(SubscriberId::new("ci_check"), 3)].into(), Detail::Subscribers);
-//! let overflow = Overflow { pending, ..Overflow::default() };
+//! let overflow = Overflow { left_out: pending.into(), ..Overflow::default() };
 //! let items = [Item { notification: &notification, redelivered: false, cut: None, reminder: 0 }];
 //! let injection = InjectionId::new("7fq2kd");
 //! let carrier = Carrier {
@@ -208,6 +209,8 @@ mod tests {
             requires_response: false,
             repeat: None,
             region: RegionUse::Also,
+            charged_to: Box::default(),
+            summary: None,
         }
     }
 
@@ -244,7 +247,7 @@ mod tests {
             mark: "1 of 2 fields".into(),
         };
         let overflow = Overflow {
-            pending: counts(&[("tool_failure", 1), ("ci_check", 2)]),
+            left_out: counts(&[("tool_failure", 1), ("ci_check", 2)]).into(),
             evicted: counts(&[("lint", 4)]),
         };
         let last = Item { cut: Some(&cut), ..item(&second, true) };
@@ -324,7 +327,7 @@ more: 3 pending (ci_check 2; tool_failure 1); 4 events evicted (lint 4)
         let failed = notification("n3", Priority::Normal, "error: </event>");
         let items = [item(&budget, false), item(&ready, false), item(&failed, true)];
         let overflow = Overflow {
-            pending: counts(&[("tool_failure", 1), ("ci_check", 2)]),
+            left_out: counts(&[("tool_failure", 1), ("ci_check", 2)]).into(),
             evicted: counts(&[("lint", 4)]),
         };
         let id = InjectionId::new("7fq2kd");
@@ -489,7 +492,7 @@ more: 3 pending (ci_check 2; tool_failure 1); 4 events evicted (lint 4)
         let made = notification("n", Priority::Low, "a: 1");
         let names: Vec<String> = (0..1_000).map(|n| format!("subscriber_{n:03}")).collect();
         let many: Vec<(&str, u32)> = names.iter().map(|name| (name.as_str(), 1)).collect();
-        let overflow = Overflow { pending: counts(&many), evicted: counts(&many) };
+        let overflow = Overflow { left_out: counts(&many).into(), evicted: counts(&many) };
         for format in Format::VARIANTS.iter().copied() {
             let id = InjectionId::new("7fq2kd");
             let text = write(&carrier(format, &id), &[item(&made, false)], &overflow);

@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use strum::{EnumDiscriminants, IntoStaticStr, VariantArray};
 
 use crate::{
+    budget::BudgetName,
     event::{Pattern, Seq},
     name::ShortName,
 };
@@ -71,6 +72,16 @@ pub enum Hold {
         since: Timestamp,
         /// The silence.
         by: SilenceId,
+    },
+    /// A budget has no room for it.
+    Budget {
+        /// Since when.
+        since: Timestamp,
+        /// The budget.
+        of: BudgetName,
+        /// When the budget has room for it, if a time gives room.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        until: Option<Timestamp>,
     },
     /// `inhibited_by`; its notification is only about conditions.
     Inhibited {
@@ -245,6 +256,7 @@ impl Hold {
             | Self::Deferred { since, .. }
             | Self::Snoozed { since, .. }
             | Self::Silenced { since, .. }
+            | Self::Budget { since, .. }
             | Self::Inhibited { since, .. } => *since,
         }
     }
@@ -257,6 +269,7 @@ impl Hold {
                 .iter()
                 .filter_map(|wait| if let Wait::Until(at) = wait { Some(*at) } else { None })
                 .min(),
+            Self::Budget { until, .. } => *until,
             Self::Silenced { .. } | Self::Inhibited { .. } => None,
         }
     }

@@ -47,6 +47,7 @@ pub mod settings;
 pub mod snapshot;
 pub mod sorted;
 
+pub mod budget;
 pub mod call;
 pub mod event;
 pub mod exchange;

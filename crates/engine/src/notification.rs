@@ -27,7 +27,7 @@ use crate::{
     words::Words,
 };
 
-pub use counts::{Counts, Detail, NAMED_MAX};
+pub use counts::{Counts, Detail, LeftOut, NAMED_MAX, Waiting};
 pub use priority::Priority;
 pub use toon::Tokens;
 pub use version::{Ordinal, Relation, Version};
@@ -282,6 +282,8 @@ impl Notification {
             requires_response: false,
             repeat: None,
             region: RegionUse::Also,
+            charged_to: Box::default(),
+            summary: None,
         }
     }
 }
@@ -419,6 +421,23 @@ pub struct Notification {
     /// Whether the regions of its sessions have it.
     #[serde(default, skip_serializing_if = "RegionUse::is_default")]
     pub region: RegionUse,
+    /// The names in `[budget] sources` that the sources of its rows are charged to.
+    #[serde(default, skip_serializing_if = "<[Arc<str>]>::is_empty")]
+    pub charged_to: Box<[Arc<str>]>,
+    /// What it is delivered in place of; `None` for nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub summary: Option<Box<Summary>>,
+}
+
+/// The notifications in whose place one is delivered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Summary {
+    /// How many.
+    pub count: u32,
+    /// When the first was made.
+    pub first: Timestamp,
+    /// When the last was made.
+    pub last: Timestamp,
 }
 
 impl Notification {

@@ -51,6 +51,7 @@ use std::{collections::VecDeque, sync::Arc};
 use journal::time::{Timestamp, zone::Zone};
 
 use crate::{
+    budget::BudgetSettings,
     event::{Event, Scope, Seq},
     ledger::{FilteredBy, Reason},
     notification::{Audience, State, StateKey},
@@ -84,6 +85,8 @@ pub struct Resources<'a> {
     pub zone: &'a Zone,
     /// The silences of people.
     pub silences: &'a Silences,
+    /// `[budget]` of `aside.toml`.
+    pub budget: &'a BudgetSettings,
     /// Why no session gets what the event at hand makes, if that is known.
     pub muted: Option<&'a Arc<str>>,
 }

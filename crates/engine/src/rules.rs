@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use crate::{
+    budget::{BudgetSettings, Budgets},
     ci,
     conversation::{self, InjectionSettings, SessionSettings},
     detector,
@@ -43,6 +44,8 @@ pub struct CompiledRules {
     pub takes_webhooks: bool,
     /// `[sinks]` of `aside.toml`.
     pub sinks: Arc<sink::Settings>,
+    /// `[budget]` of `aside.toml`.
+    pub budget: BudgetSettings,
     /// `[[delivery.mute]]` of `aside.toml`.
     pub mutes: Arc<Mutes>,
     /// `[activation]` of `aside.toml`; each subscriber refers to it too.
@@ -56,6 +59,7 @@ impl CompiledRules {
             injection: self.injection.clone(),
             sessions: self.sessions.clone(),
             wake_threshold: self.wake.threshold,
+            budgets: Arc::new(self.budgets()),
         }
     }
 
@@ -88,6 +92,13 @@ impl CompiledRules {
         let hash = format!("{}-{id}", self.hash).into();
         let subscribers = self.subscribers.iter().filter(|rule| rule.id != *id).cloned().collect();
         Self { hash, subscribers, ..self.clone() }
+    }
+
+    /// All budgets.
+    fn budgets(&self) -> Budgets {
+        let of_subscriber = |rule: &Arc<Subscriber>| Some((rule.id.clone(), rule.tokens?));
+        let subscribers = self.subscribers.iter().filter_map(of_subscriber).collect();
+        Budgets { settings: self.budget.clone(), subscribers }
     }
 
     /// The index of a subscriber.
@@ -129,6 +140,7 @@ impl CompiledRules {
             ci: ci::Settings::default(),
             takes_webhooks: false,
             sinks: Arc::default(),
+            budget: BudgetSettings::default(),
             mutes: Arc::default(),
             wake: Arc::default(),
         }

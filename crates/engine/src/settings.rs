@@ -27,6 +27,8 @@ pub trait Keys {
     fn switch(&mut self, key: Name) -> Option<Switch>;
     /// An integer.
     fn number<T: Integer>(&mut self, key: Name, limits: RangeInclusive<T>) -> Option<T>;
+    /// An integer, or `"off"`.
+    fn number_or_off<T: Integer>(&mut self, key: Name, limits: RangeInclusive<T>) -> Option<Option<T>>;
     /// A size in bytes.
     fn bytes(&mut self, key: Name, limits: RangeInclusive<u64>) -> Option<u64> {
         self.number(key, limits)

@@ -7,6 +7,7 @@ use super::{
 use journal::meter::Meters;
 
 use crate::api::wire::{
+    budgets::BudgetsView,
     history::ProjectionView,
     views::{
         ConfigView, DiskView, EventCounts, JournalView, NotificationCounts, RulesView, SessionCounts,
@@ -24,6 +25,7 @@ fn status(subscribers: usize) -> StatusView {
         ..SubscriberCounts::default()
     };
     StatusView {
+        budgets: BudgetsView::default(),
         version: "0.1.0".to_owned(),
         build: "1a2b3c4d".to_owned(),
         pid: 7,

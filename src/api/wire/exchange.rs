@@ -11,6 +11,7 @@ mod tests;
 use std::borrow::Cow;
 
 use engine::{
+    budget::BudgetLeft,
     draft::{Defaults, Draft, SOURCE_DEFAULT},
     event::{OWN_SOURCE, Provenance, SessionId, catalogue::OwnSeverities},
     exchange::{
@@ -412,10 +413,27 @@ pub struct AnswerView<'a> {
     /// One line for the developer, not for the agent: the fields of the request that had no effect.
     #[serde(skip_serializing_if = "Option::is_none")]
     notice_to_developer: Option<&'a str>,
+    /// What is left of the budgets after this text, in tokens; absent without a text, and for a budget
+    /// that is off.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(test, schema(value_type = Option<BudgetLeftView>))]
+    budget_left: Option<BudgetLeft>,
     /// Number of notifications that stay in the session's queue.
     pending: u32,
     /// Whether to check before the next tool, because something critical is pending.
     check_before_tool: bool,
+}
+
+/// What is left of the budgets, in tokens.
+#[cfg(test)]
+#[derive(utoipa::ToSchema)]
+#[schema(as = BudgetLeft)]
+#[expect(dead_code, reason = "it describes a `BudgetLeft` in the API's document")]
+struct BudgetLeftView {
+    /// Of the turn's.
+    turn: Option<u32>,
+    /// Of the hour's.
+    hour: Option<u32>,
 }
 
 /// One notification of an injection.
@@ -503,6 +521,7 @@ impl<'a> AnswerView<'a> {
             notice: answer.notice.as_deref(),
             instructions: instructions.filter(|_| answer.is_first_text),
             notice_to_developer,
+            budget_left: answer.budget_left,
             pending: answer.pending,
             check_before_tool: answer.check_before_tool,
         })

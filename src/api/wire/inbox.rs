@@ -127,9 +127,10 @@ pub struct WaitingView {
 #[cfg_attr(test, derive(utoipa::ToSchema))]
 #[serde(default)]
 pub struct HoldView {
-    /// `quiet`, `deferred`, `snoozed`, `silenced` or `inhibited`.
+    /// `quiet`, `deferred`, `snoozed`, `silenced`, `budget` or `inhibited`.
     pub kind: String,
-    /// The key of its subscriber, the silence, the event that causes it, or the user's settings.
+    /// The key of its subscriber or of `[budget]`, the silence, the event that causes it, or the
+    /// user's settings.
     pub cause: String,
     /// When it began.
     pub since: String,
@@ -147,6 +148,7 @@ impl HoldView {
         let (cause, waits) = match hold {
             Hold::Quiet { of_user: false, .. } => ("limits.quiet".to_owned(), &[][..]),
             Hold::Quiet { of_user: true, .. } => ("the user's settings".to_owned(), &[][..]),
+            Hold::Budget { of, .. } => (of.key(), &[][..]),
             Hold::Snoozed { .. } => ("a response".to_owned(), &[][..]),
             Hold::Deferred { waits, by, .. } => (cause_of_delay(*by).to_owned(), &waits[..]),
             Hold::Silenced { by, .. } => (by.to_string(), &[][..]),

@@ -12,7 +12,8 @@ use serde::{Deserialize, Serialize};
 use toon::tokens;
 
 use crate::api::wire::{
-    ErrorBody, harness::HarnessView, history::ProjectionView, is_zero, trust::WorkspaceView,
+    ErrorBody, budgets::BudgetsView, harness::HarnessView, history::ProjectionView, is_zero,
+    trust::WorkspaceView,
 };
 
 /// The status of the daemon.
@@ -56,6 +57,9 @@ pub struct StatusView {
     pub tokens: TokenCounts,
     /// The sessions.
     pub sessions: SessionCounts,
+    /// What is used of the budgets.
+    #[serde(default)]
+    pub budgets: BudgetsView,
     /// Every subscriber, by id.
     #[cfg_attr(test, schema(value_type = std::collections::BTreeMap<String, SubscriberCounts>))]
     pub subscribers: SortedMap<String, SubscriberCounts>,

@@ -67,6 +67,7 @@ fn ends(reason: &Reason, outcome: &SubscriberOutcomeView, inhibitor: &str, termi
         | Reason::Uncertain
         | Reason::Unanswered
         | Reason::Dismissed
+        | Reason::Summarised { .. }
         | Reason::Watched
         | Reason::SummedUp
         | Reason::InRegion

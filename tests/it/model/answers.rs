@@ -76,6 +76,7 @@ pub(super) fn is_put_off(holds: &[Hold]) -> bool {
         Hold::Silenced { by, .. } => silences_critical(*by),
         Hold::Deferred { by: DelayedBy::Subscriber | DelayedBy::Event, .. }
         | Hold::Quiet { .. }
+        | Hold::Budget { .. }
         | Hold::Inhibited { .. } => false,
     })
 }

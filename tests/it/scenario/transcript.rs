@@ -362,6 +362,7 @@ fn reason_text(reason: &Reason) -> String {
         Reason::FilteredOut(by) => format!("{word} by={by:?}"),
         Reason::Duplicate { of } => format!("{word} of={of}"),
         Reason::RateLimited { retry_at } => format!("{word} retry_at={}", relative(*retry_at)),
+        Reason::Summarised { by } => format!("{word} by={by}"),
         Reason::Silenced { by } => format!("{word} by={by}"),
         Reason::Muted { by } => format!("{word} by={by}"),
         Reason::Inhibited { by } => format!("{word} by={by}"),

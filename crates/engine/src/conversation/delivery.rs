@@ -235,12 +235,12 @@ impl Sessions {
     }
 
     /// Takes back an injection whose answer was not sent.
-    pub fn take_back_undelivered(&mut self, session: &SessionId, injection: &InjectionId) {
+    pub fn take_back_undelivered(&mut self, session: &SessionId, injection: &InjectionId, now: Timestamp) {
         self.unclaimed.note_undelivered(session, injection);
         let Some(key) = self.table.key(session) else { return };
         self.catch_up(key);
         let known = self.table.get_mut(key);
-        if known.injector.undelivered(injection) == Some(InjectionPoint::TurnStart) {
+        if known.injector.undelivered(injection, now) == Some(InjectionPoint::TurnStart) {
             // The turn that a wake should have started has not started, as far as is known.
             known.state = SessionState::Idle;
         }

@@ -4,6 +4,8 @@
 //! Exchanges and the harness's events move the state of the session's turn. Fields of an exchange
 //! that have no effect on its session get a remark.
 
+use std::sync::Arc;
+
 use journal::time::Timestamp;
 use serde::Deserialize;
 
@@ -80,6 +82,7 @@ impl Sessions {
         } else {
             session.injector.renew_leases(exchange, now);
         }
+        session.injector.enter_budget(exchange, session.state);
         let wake = session.injector.wake(session.state, threshold);
         session.turns.note_wake(wake.as_ref());
         if wake.is_some() {
@@ -159,7 +162,9 @@ impl Sessions {
         let settings = &self.settings.injection;
         let is_start = exchange.point == InjectionPoint::TurnStart;
         let starts_turn = is_start && self.table.get_mut(session).turns.take_requested();
+        let budgets = Arc::clone(&self.settings.budgets);
         let terms = Terms {
+            budgets: &budgets,
             lease: settings.lease,
             has_delivery_notice: settings.delivery_notice,
             for_user,
@@ -296,6 +301,10 @@ impl Session {
         }
         self.state = self.state.after_exchange(exchange.point, answer.directive.as_ref());
         self.state_at = now;
+        let is_end = exchange.trigger == Trigger::Agent && exchange.point == InjectionPoint::TurnEnd;
+        if is_end && !self.state.is_in_turn() {
+            self.injector.end_turn_budget();
+        }
         if let Some(turn) = &exchange.turn {
             self.turns.note_id(turn);
         }

@@ -10,6 +10,8 @@
 //! injector does not know text formats, the rest of the engine, or the time.
 
 mod budget;
+mod charge;
+mod constrain;
 mod delivered;
 mod entry;
 mod holds;
@@ -18,6 +20,9 @@ mod parts;
 mod point;
 mod queue;
 mod repeats;
+mod room;
+mod spent;
+mod summarise;
 mod turns;
 mod view;
 
@@ -25,6 +30,8 @@ mod view;
 mod flood;
 #[cfg(test)]
 mod model;
+#[cfg(test)]
+mod overdrawn;
 #[cfg(test)]
 mod proofs;
 #[cfg(test)]
@@ -43,6 +50,8 @@ pub use self::{
     lease::{CARRIERS_MAX, RENEWED_MAX, REPEATS_OF_A_FIXED_CARRIER, Replayed, TIME_OF_A_FIXED_CARRIER},
     parts::{Aside, Injector},
     point::{Asks, releases},
+    room::{Room, Short},
+    spent::SourceChange,
     turns::Beginning,
     view::{InjectorView, LeaseView, PendingView},
 };
@@ -50,11 +59,13 @@ use self::{
     entry::{Entry, candidate, released},
     lease::Lease,
     point::{CancelledBatch, Selection, is_withheld},
+    spent::Charge,
 };
 pub use self::{holds::Suppress, repeats::Received};
 use journal::time::Timestamp;
 
 use crate::{
+    budget::Budgets,
     event::SessionId,
     exchange::{Answer, Decision, Directive, Exchange, Injection, InjectionId, Trigger},
     hold::{Hold, HoldKind},
@@ -79,6 +90,16 @@ pub struct Terms<'t> {
     pub for_user: Option<&'t str>,
     /// Whether the queue had requested the turn that begins with the exchange.
     pub starts_turn: bool,
+    /// All budgets.
+    pub budgets: &'t Budgets,
+}
+
+/// How a lease is opened.
+struct Opened<'e> {
+    exchange: &'e Exchange,
+    charge: Charge,
+    lease: Duration,
+    now: Timestamp,
 }
 
 impl Injector {
@@ -137,7 +158,7 @@ impl Injector {
             }
         }
         for lease in self.leases.take_pushed() {
-            self.return_pushed(lease);
+            self.return_pushed(lease, now);
         }
         self.leases.renew(now);
     }
@@ -181,13 +202,14 @@ impl Injector {
     /// not been released, and its carrier gets a new answer.
     ///
     /// Shape: returns the point of its release, if it was taken back.
-    pub fn undelivered(&mut self, injection: &InjectionId) -> Option<InjectionPoint> {
+    pub fn undelivered(&mut self, injection: &InjectionId, now: Timestamp) -> Option<InjectionPoint> {
         let lease = self.leases.take_undelivered(injection)?;
         self.answers.forget(injection);
         self.forget_first_text(injection);
         if self.cancelled.as_ref().is_some_and(|batch| batch.injection == *injection) {
             self.cancelled = None;
         }
+        self.credit(lease.charge, lease.released_at, now);
         self.note_evicted(lease.evicted);
         for mut entry in lease.entries {
             // The tool call that it should have cancelled was made.
@@ -243,15 +265,21 @@ impl Injector {
         let selection = if has_critical { Selection::All } else { self.selection() };
         let is_due = |lane| point::lets_out(point, lane, selection);
         let others_max = usize::try_from(limits.max_notifications).unwrap_or(usize::MAX);
-        let candidates: Vec<Candidate> =
-            self.queue.first_due(others_max, is_due).into_iter().map(candidate).collect();
+        let (held, waiting) = self.held_by_budget();
+        let (mut candidates, mut barred) = (Vec::new(), Vec::new());
+        for entry in self.queue.first_due(others_max, is_due) {
+            match room::bar(entry, &held) {
+                Some(short) => barred.push(short),
+                None => candidates.push(candidate(entry)),
+            }
+        }
         let asks = self.asks(exchange, &candidates);
         let standing = self.standing_directive(exchange);
         if is_withheld(exchange, asks) {
             return Offer { standing, ..Offer::default() };
         }
         let due = self.queue.count_due(is_due);
-        Offer { candidates, due, asks, standing, is_shown: exchange.shows_notices }
+        Offer { candidates, due, asks, standing, is_shown: exchange.shows_notices, barred, waiting }
     }
 
     /// Number of evicted events of each subscriber; the next injection reports them.
@@ -272,8 +300,9 @@ impl Injector {
         terms: Terms<'_>,
         now: Timestamp,
     ) -> Answer {
-        let Decided { fitted, directive } = decided;
-        let Terms { lease, has_delivery_notice, for_user, starts_turn } = terms;
+        let Decided { fitted, directive, short } = decided;
+        let Terms { lease, has_delivery_notice, for_user, starts_turn, budgets } = terms;
+        self.hold_for_budget(short, now);
         self.note_released(exchange, fitted.as_ref(), directive.as_ref());
         let notice = exchange.shows_notices.then(|| {
             let delivered = view::delivery_text(fitted.as_ref(), directive.as_ref());
@@ -282,10 +311,12 @@ impl Injector {
         // A pull is answered by a tool of the agent, whose answer has the text alone.
         let is_pull = exchange.trigger == Trigger::Pull;
         let starts_turn = starts_turn && !is_pull;
-        let injection = fitted.map(|fitted| Injection {
-            starts_turn,
-            ..self.open_lease(exchange, fitted, directive.as_ref(), &injection(), lease, now)
+        let injection = fitted.map(|fitted| {
+            let charge = self.charge(&fitted.chosen, fitted.tokens, fitted.says_waiting, budgets, now);
+            let opened = Opened { exchange, charge, lease, now };
+            Injection { starts_turn, ..self.open_lease(opened, fitted, directive.as_ref(), &injection()) }
         });
+        let budget_left = injection.as_ref().and_then(|_| self.budget_left(budgets, now));
         let is_first_text = injection.is_some() && self.first_text.is_none() && !is_pull;
         if let Some(first) = injection.as_ref().filter(|_| is_first_text) {
             self.first_text = Some(first.id);
@@ -299,6 +330,7 @@ impl Injector {
             directive,
             notice: notice.flatten(),
             is_first_text,
+            budget_left,
             remarks: Vec::new(),
         };
         self.answers.insert(exchange, &self.turns, answer.clone(), lease, now);
@@ -450,12 +482,10 @@ impl Injector {
 
     fn open_lease(
         &mut self,
-        exchange: &Exchange,
+        Opened { exchange, charge, lease, now }: Opened<'_>,
         fitted: Fitted,
         directive: Option<&Directive>,
         injection: &InjectionId,
-        lease: Duration,
-        now: Timestamp,
     ) -> Injection {
         if let Some(Directive::Cancel { reason }) = directive
             && fitted.chosen.iter().any(|chosen| Asks::ToCancel.is_asked_by(chosen))
@@ -496,6 +526,7 @@ impl Injector {
             expires_at: now + lease,
             answers: 1,
             entries,
+            charge,
             evicted: std::mem::take(&mut self.evicted),
         });
         if let Some(oldest) = self.leases.take_overflow() {

@@ -18,8 +18,12 @@ use std::{
 use journal::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::{injector::Injector, turns::Turns};
+use super::{
+    injector::{Injector, SourceChange},
+    turns::Turns,
+};
 use crate::{
+    budget::Budgets,
     event::{Scope, SessionId},
     exchange::{Conversations, Format, Harness, Process},
     ledger::LedgerEntry,
@@ -121,6 +125,8 @@ pub(super) struct Refreshed {
     pub(super) deadline: Timestamp,
     /// The queue's weight before and now.
     pub(super) weights: (Weight, Weight),
+    /// What changes of the budgets of sources.
+    pub(super) source_changes: Vec<SourceChange>,
     /// The new state for watchers, if it changed.
     pub(super) pending: Option<Pending>,
 }
@@ -161,6 +167,11 @@ impl Session {
 
     pub(super) fn is_subagent(&self) -> bool {
         self.harness.parent.is_some()
+    }
+
+    /// Whose it is, for what the sessions of a user share; empty for the daemon's own user.
+    pub(super) fn user(&self) -> Arc<str> {
+        self.harness.user.as_deref().unwrap_or_default().into()
     }
 
     pub(super) fn workspace(&self) -> Option<&str> {
@@ -267,7 +278,11 @@ impl Session {
 
     /// Takes the reports of its queue; to be called after a possible change of the queue.
     pub(super) fn refresh(&mut self, settings: &Settings) -> Refreshed {
+        if !self.state.is_in_turn() {
+            self.injector.end_turn_holds();
+        }
         let entries = self.injector.take_outputs();
+        let source_changes = self.injector.take_source_changes();
         let (count, top) = self.injector.pending();
         let wake = self.injector.wake(self.state, settings.wake_threshold);
         let weight = self.injector.weight();
@@ -280,7 +295,13 @@ impl Session {
             let Published { count, top, for_user, wake, wakes_if_stopped } = state;
             Pending { count, top, for_user, wake, wakes_if_stopped, ..Pending::nothing(self.id().clone()) }
         });
-        Refreshed { entries, deadline: self.deadline(&settings.sessions), weights: (before, weight), pending }
+        Refreshed {
+            entries,
+            deadline: self.deadline(&settings.sessions),
+            weights: (before, weight),
+            source_changes,
+            pending,
+        }
     }
 }
 
@@ -425,6 +446,8 @@ pub struct Settings {
     pub sessions: SessionSettings,
     /// The least priority that wakes an idle session.
     pub wake_threshold: Priority,
+    /// All budgets.
+    pub budgets: Arc<Budgets>,
 }
 
 settings! {

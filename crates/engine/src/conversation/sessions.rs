@@ -85,6 +85,7 @@ impl Sessions {
             let injector = &mut self.table.get_mut(key).injector;
             injector.set_queue_len_max(self.settings.sessions.queue_len_max);
             injector.mute(switched_off);
+            injector.end_all_budget_holds();
             self.refresh(key);
         }
     }
@@ -209,8 +210,9 @@ impl Sessions {
     /// Publishes the outputs and the state of a session's queue, after anything that may have
     /// changed it.
     pub(super) fn refresh(&mut self, key: SessionKey) {
-        let Refreshed { entries, deadline, weights, pending } =
+        let Refreshed { entries, deadline, weights, source_changes, pending } =
             self.table.get_mut(key).refresh(&self.settings);
+        self.change_sources(key, source_changes);
         self.table.update_deadline(key, deadline, weights);
         self.standing.note_listening(key, self.table.get(key).injector.waits_for_event());
         for entry in entries {

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{injector, retained::Retained, session::SessionKey, unresolved::Unresolved};
 use crate::{
+    budget::SourceAccounts,
     hold::{Hold, Postponed},
     notification::{Notification, NotificationId, SubscriberId},
     sorted::{SortedMap, SortedSet},
@@ -26,6 +27,9 @@ pub(crate) struct Standing {
     /// The conditions that hold.
     #[serde(default)]
     pub(super) unresolved: Unresolved,
+    /// What the sessions of each user used of the budgets of sources.
+    #[serde(default)]
+    pub(super) sources: SourceAccounts,
     /// The sessions in which an event could end a hold.
     #[serde(skip)]
     pub(super) listening: SortedSet<SessionKey>,

@@ -18,6 +18,7 @@ fn settings() -> Settings {
         injection: InjectionSettings::default(),
         sessions: SessionSettings::default(),
         wake_threshold: Priority::High,
+        budgets: Arc::default(),
     }
 }
 

@@ -1,7 +1,7 @@
 //! An exchange: confirms injections, closes due batches, and releases the notifications of its
 //! point, as a text with an id. The reason of a wake is put into words from the same notifications.
 
-use std::cell::LazyCell;
+use std::{cell::LazyCell, sync::Arc};
 
 use journal::time::Timestamp;
 use sha2::{Digest, Sha256};
@@ -22,8 +22,10 @@ use crate::{
         Trigger,
     },
     format::{self, Carrier, Overflow},
-    ledger::Reason,
-    notification::{Counts, Cut, Detail, InjectionPoint, Notification, Priority, SubscriberId, Tokens},
+    ledger::{LedgerEntry, Reason},
+    notification::{
+        Counts, Cut, Detail, InjectionPoint, LeftOut, Notification, Priority, SubscriberId, Tokens,
+    },
     pipeline::Pipeline,
     rules::CompiledRules,
     session::WakeKind,
@@ -59,16 +61,17 @@ impl Engine {
             Begun::Late(answer) => (answer, None),
             Begun::Open => {
                 self.close_due(session, exchange, now);
+                self.summarise(session, now);
                 let aside = self.put_aside_summed_up(session, exchange);
                 let decided = self.release(seq, session, exchange, release, now);
                 is_unanswered = decided.is_none();
-                let answer = decided.unwrap_or_else(|| self.sessions.unanswered(session));
+                let (answer, tokens) = decided.unwrap_or_else(|| (self.sessions.unanswered(session), None));
                 self.sessions.take_back(session, aside);
                 let passed = self.sessions.note_point(session, exchange, &answer, now);
                 self.folds.note_exchange(exchange, &self.rules, now, &mut self.effects);
                 self.drain_folds();
                 self.note_passed(&exchange.session, passed, now);
-                let released = record_of(seq, &answer);
+                let released = record_of(seq, &answer, tokens);
                 (answer, released)
             }
         };
@@ -125,6 +128,31 @@ impl Engine {
         self.close_batches(is_due, Closes::For(session), now);
     }
 
+    /// Replaces what the budgets have had no room for, for a while, by one notification of each
+    /// subscriber.
+    fn summarise(&mut self, session: SessionKey, now: Timestamp) {
+        // The summary names the sources that are not trusted.
+        let line = |one: &Notification| {
+            let one = Notification { untrusted_source: None, ..one.clone() };
+            format::line_for_user(&one, SUMMARY_CHARS_MAX)
+        };
+        let made = self.sessions.summarise(session, line, now);
+        if made.is_empty() {
+            return;
+        }
+        for summary in made {
+            self.outputs.push_back(Output::Made(Arc::clone(&summary)));
+            self.record(LedgerEntry::Created {
+                notification: summary.id,
+                subscriber: summary.subscriber.clone(),
+                events: summary.events.clone(),
+                created_at: now,
+            });
+        }
+        self.sessions.finish_exchange(session);
+        self.drain_sessions();
+    }
+
     /// Puts notifications about checks aside when a session is resumed: its first prompt may
     /// summarize them.
     fn put_aside_summed_up(&mut self, session: SessionKey, exchange: &Exchange) -> Aside {
@@ -136,8 +164,8 @@ impl Engine {
         self.sessions.put_aside(session, |notification| ci.has_said(id, &notification.events))
     }
 
-    /// Releases the notifications that are selected now, or those recorded with the exchange; `None`
-    /// if something is selected and nothing recorded.
+    /// Releases the notifications that are selected now, or those recorded with the exchange, and returns
+    /// the size of the text too; `None` if something is selected and nothing recorded.
     fn release(
         &mut self,
         seq: Seq,
@@ -145,7 +173,7 @@ impl Engine {
         exchange: &Exchange,
         release: &Release,
         now: Timestamp,
-    ) -> Option<Answer> {
+    ) -> Option<(Answer, Option<Tokens>)> {
         let injection = LazyCell::new(|| match release {
             Release::Recorded(Some(record)) => record.injection,
             Release::Decide | Release::Recorded(None) => injection_id(exchange, seq, now),
@@ -159,7 +187,8 @@ impl Engine {
         let (asked, dialect, is_first) = self.sessions.carrier(session, exchange);
         let format = recorded.or(asked).unwrap_or(self.rules.injection.format);
         let writer = Text { format, dialect, is_first, injection: &injection, evicted: &evicted };
-        let decided = injector::fit(offer, &limits, &writer);
+        let room = self.sessions.room(session, &offer, now);
+        let decided = injector::fit(offer, &limits, &room, &writer);
         let decided = match release {
             Release::Recorded(Some(record)) if !record_says(record, &decided) => {
                 self.sessions.repeat(session, record, exchange, &writer)
@@ -167,6 +196,7 @@ impl Engine {
             Release::Recorded(None) if decided.fitted.is_some() => return None,
             Release::Decide | Release::Recorded(_) => decided,
         };
+        let tokens = decided.fitted.as_ref().map(|fitted| fitted.tokens);
         if let Some(fitted) = &decided.fitted {
             let chosen = fitted.chosen.iter();
             let notifications = chosen.map(|one| (one.notification.as_ref(), one.redelivered.is_some()));
@@ -181,7 +211,7 @@ impl Engine {
             self.sessions.release(session, exchange, decided, || *injection, for_user.as_deref(), now);
         self.effects.record(entries.unwrap_or_default());
         self.drain_folds();
-        Some(answer)
+        Some((answer, tokens))
     }
 }
 
@@ -193,11 +223,11 @@ pub(super) fn limits(rules: &CompiledRules, exchange: &Exchange) -> Limits {
 }
 
 /// The release record of an answer; `None` if nothing is released.
-fn record_of(exchange: Seq, answer: &Answer) -> Option<ReleaseRecord> {
+fn record_of(exchange: Seq, answer: &Answer, tokens: Option<Tokens>) -> Option<ReleaseRecord> {
     let injection = answer.injection.as_ref()?;
     let notifications = injection.notifications.iter().map(|released| released.id).collect();
     let (directive, format) = (answer.directive.clone(), Some(injection.format));
-    Some(ReleaseRecord { exchange, injection: injection.id, notifications, directive, format })
+    Some(ReleaseRecord { exchange, injection: injection.id, notifications, directive, format, tokens })
 }
 
 /// Whether the record matches the current decision.
@@ -206,6 +236,9 @@ fn record_says(record: &ReleaseRecord, decided: &Decided) -> bool {
     record.notifications.iter().eq(chosen.map(|candidate| &candidate.notification.id))
         && record.directive == decided.directive
 }
+
+/// Most characters of the line about the newest in a summary.
+const SUMMARY_CHARS_MAX: usize = 160;
 
 /// Digits of an injection's id: 32^6 ids, unique within one transcript.
 const INJECTION_ID_LEN: usize = 6;
@@ -223,9 +256,9 @@ pub(super) struct Text<'a, F> {
 }
 
 impl<F: FnOnce() -> InjectionId> Writer for Text<'_, F> {
-    fn write(&self, chosen: &[Candidate], left_out: Counts, detail: Detail, replaces: Replaces) -> String {
+    fn write(&self, chosen: &[Candidate], left_out: LeftOut, detail: Detail, replaces: Replaces) -> String {
         let items: Vec<_> = chosen.iter().map(item).collect();
-        let overflow = Overflow { pending: left_out, evicted: Counts::new(self.evicted, detail) };
+        let overflow = Overflow { left_out, evicted: Counts::new(self.evicted, detail) };
         let Self { format, dialect, is_first, injection, evicted: _ } = *self;
         format::write(&Carrier { format, dialect, injection, replaces, is_first }, &items, &overflow)
     }

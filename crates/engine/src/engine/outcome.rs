@@ -220,9 +220,11 @@ impl Engine {
         let held =
             outcome.deliveries.iter().flat_map(|delivery| &delivery.holds).find_map(|(hold, _)| match hold {
                 Hold::Inhibited { by, .. } => Some(*by),
-                Hold::Quiet { .. } | Hold::Deferred { .. } | Hold::Snoozed { .. } | Hold::Silenced { .. } => {
-                    None
-                }
+                Hold::Quiet { .. }
+                | Hold::Deferred { .. }
+                | Hold::Snoozed { .. }
+                | Hold::Budget { .. }
+                | Hold::Silenced { .. } => None,
             });
         let by = if let Fate::Ended(Reason::Inhibited { by }) = &outcome.fate { Some(*by) } else { held };
         outcome.inhibitor = by.and_then(|by| {

@@ -242,7 +242,7 @@ pub(super) fn resources<'a>(
     zone: &'a Zone,
     silences: &'a Silences,
 ) -> Resources<'a> {
-    Resources { templates: &rules.templates, zone, silences, muted: None }
+    Resources { templates: &rules.templates, zone, silences, budget: &rules.budget, muted: None }
 }
 
 /// The pipeline of a subscriber, by the subscriber's place in the rules.

@@ -172,7 +172,9 @@ impl Engine {
             Hold::Inhibited { by, .. } => {
                 self.pipelines.iter().find_map(|pipeline| pipeline.inhibits_until(*by))
             }
-            Hold::Quiet { .. } | Hold::Deferred { .. } | Hold::Snoozed { .. } => hold.until(),
+            Hold::Quiet { .. } | Hold::Deferred { .. } | Hold::Snoozed { .. } | Hold::Budget { .. } => {
+                hold.until()
+            }
         }
     }
 

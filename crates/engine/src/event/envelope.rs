@@ -275,6 +275,19 @@ impl Trust {
     }
 }
 
+/// Reads the name of a source in the settings; it stands for the source of that name, and for those
+/// whose names go on after it with a dot or a slash.
+pub(crate) fn source_name(name: &str) -> Result<String, String> {
+    if name.trim().is_empty() { Err("the name of a source is empty".to_owned()) } else { Ok(name.to_owned()) }
+}
+
+/// How many bytes of `source` are covered by such a name; `None` if it does not stand for it.
+pub(crate) fn nearness(name: &str, source: &str) -> Option<usize> {
+    let rest = source.strip_prefix(name)?;
+    let is_whole = rest.is_empty() || rest.starts_with(['.', '/']) || name.ends_with('/');
+    is_whole.then_some(name.len())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

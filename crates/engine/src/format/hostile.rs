@@ -233,7 +233,7 @@ impl Case<'_> {
     }
 
     fn is_over(&self) -> bool {
-        self.overflow.pending.total() > 0
+        self.overflow.left_out.total() > 0
     }
 
     /// The number of items, including omitted ones.
@@ -443,7 +443,7 @@ proptest! {
             made.iter().zip(&said).map(|(made, (_, marks, _))| item(made, marks.is_redelivered)).collect();
         let pending = if is_over { counts(&[("ci", 3)]) } else { Counts::default() };
         let values = said.iter().map(|one| expected(&head(one, said.len()), one, &[])).collect();
-        let overflow = Overflow { pending, ..Overflow::default() };
+        let overflow = Overflow { left_out: pending.into(), ..Overflow::default() };
         let case = Case { shown: &shown, overflow: &overflow, said: &said, values };
         case.check_xml()?;
         case.check_toon()?;

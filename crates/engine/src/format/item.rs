@@ -6,7 +6,7 @@ use toon::Document;
 use crate::{
     event::Severity,
     exchange::{Dialect, Format, InjectionId, NOT_RUN, Replaces},
-    notification::{Counts, Cut, Notification, UNTRUSTED_SOURCE},
+    notification::{Counts, Cut, LeftOut, Notification, UNTRUSTED_SOURCE},
 };
 
 /// What a format writes, besides the notifications.
@@ -103,8 +103,8 @@ pub(super) const CUT: &str = "cut";
 /// Counts of what the text omits.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Overflow {
-    /// Notifications that did not fit, and remain pending.
-    pub pending: Counts,
+    /// Notifications that remain pending.
+    pub left_out: LeftOut,
     /// Events of notifications that were evicted from a full queue, and will not be delivered.
     pub evicted: Counts,
 }
@@ -117,7 +117,11 @@ impl Overflow {
             (total, []) => Some(format!("{total} {what}")),
             (total, _) => Some(format!("{total} {what}: {counts}")),
         };
-        let pending = say(&self.pending, "more pending");
+        let LeftOut { pending, waiting } = &self.left_out;
+        let pending = match waiting {
+            Some(waiting) => Some(waiting.in_words(pending.total())),
+            None => say(pending, "more pending"),
+        };
         pending.into_iter().chain(say(&self.evicted, "events evicted from a full queue")).collect()
     }
 }
@@ -130,6 +134,6 @@ pub(super) fn to_json(counts: &Counts) -> Value {
 
 /// The number of notifications, including omitted ones; `None` if none is omitted.
 pub(super) fn count_if_more(items: &[Item<'_>], overflow: &Overflow) -> Option<u64> {
-    let left_out = u64::from(overflow.pending.total());
+    let left_out = u64::from(overflow.left_out.total());
     (left_out > 0).then_some(items.len() as u64 + left_out)
 }

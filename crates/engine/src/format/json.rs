@@ -28,7 +28,11 @@ pub(super) fn write(carrier: &Carrier<'_>, items: &[Item<'_>], overflow: &Overfl
     }
     insert(&mut object, "notifications", items.iter().map(notification).collect());
     let mut more = json!({});
-    insert_counts(&mut more, ["pending", "by_subscriber", "others"], &overflow.pending);
+    insert_counts(&mut more, ["pending", "by_subscriber", "others"], &overflow.left_out.pending);
+    if let Some(waiting) = &overflow.left_out.waiting {
+        insert(&mut more, "waiting", waiting.count.into());
+        insert(&mut more, "waiting_for", waiting.what().into());
+    }
     insert_counts(
         &mut more,
         ["evicted_events", "evicted_by_subscriber", "evicted_others"],

@@ -51,5 +51,7 @@ pub(super) fn notification(subscriber: &str, content: &str) -> Notification {
         requires_response: false,
         repeat: None,
         region: RegionUse::Also,
+        charged_to: Box::default(),
+        summary: None,
     }
 }

@@ -25,7 +25,7 @@ pub(super) use super::part::decode;
 
 use crate::{
     exchange::{NOT_RUN, Replaces},
-    notification::Counts,
+    notification::{Counts, LeftOut},
 };
 
 /// Writes the document alone.
@@ -77,7 +77,11 @@ pub(super) fn more(overflow: &Overflow) -> Option<String> {
         (total, []) => Some(format!("{total} {what}")),
         (total, _) => Some(format!("{total} {what} ({counts})")),
     };
-    let pending = say(&overflow.pending, "pending");
+    let LeftOut { pending, waiting } = &overflow.left_out;
+    let pending = match waiting {
+        Some(waiting) => Some(waiting.in_words(pending.total())),
+        None => say(pending, "pending"),
+    };
     let said: Vec<String> = pending.into_iter().chain(say(&overflow.evicted, "events evicted")).collect();
     (!said.is_empty()).then(|| said.join("; "))
 }

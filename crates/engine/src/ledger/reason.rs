@@ -11,7 +11,7 @@ use serde::{
 use strum::{EnumDiscriminants, EnumIter, IntoEnumIterator};
 
 use super::Seq;
-use crate::hold::SilenceId;
+use crate::{hold::SilenceId, notification::NotificationId};
 
 /// The reason why an event or a notification was not delivered.
 #[derive(Debug, Clone, PartialEq, Eq, EnumDiscriminants)]
@@ -51,6 +51,11 @@ pub enum Reason {
     Unanswered,
     /// A subscriber exists for it, but is disabled.
     SubscriberOff,
+    /// Budgets had no room for it for a while, and one is delivered in place of several.
+    Summarised {
+        /// The one.
+        by: NotificationId,
+    },
     /// The user dismissed it.
     Dismissed,
     /// A person silenced it.
@@ -191,6 +196,7 @@ impl Reason {
             ReasonKind::Uncertain => Self::Uncertain,
             ReasonKind::Unanswered => Self::Unanswered,
             ReasonKind::SubscriberOff => Self::SubscriberOff,
+            ReasonKind::Summarised => Self::Summarised { by: NotificationId::new(detail?) },
             ReasonKind::Dismissed => Self::Dismissed,
             ReasonKind::Silenced => Self::Silenced { by: SilenceId::new(detail?) },
             ReasonKind::Muted => Self::Muted { by: detail?.into() },
@@ -218,6 +224,7 @@ impl Reason {
             Self::FilteredOut(by) => Some(by.as_str().to_owned()),
             Self::Duplicate { of } => Some(of.to_string()),
             Self::RateLimited { retry_at } => Some(retry_at.to_string()),
+            Self::Summarised { by } => Some(by.to_string()),
             Self::Silenced { by } => Some(by.to_string()),
             Self::Muted { by } => Some(by.to_string()),
             Self::Inhibited { by } => Some(by.to_string()),
@@ -266,6 +273,12 @@ const IN_REGION: ReasonText = notification(
     "in_region",
     "it is for the regions of its sessions alone, while it is true",
     "aside region shows it; if it should be delivered too, set `region = \"also\"` in its subscriber",
+);
+
+const SUMMARISED: ReasonText = notification(
+    "summarised",
+    "no budget had room for it for a while, and {detail} is delivered in its place",
+    "aside why {detail} shows that one",
 );
 
 const MUTED: ReasonText = notification("muted", "{detail}", "aside mute lists what is muted")
@@ -322,6 +335,7 @@ impl ReasonKind {
                 "nothing to do; the agent may or may not have read it",
             ),
             Self::Unanswered => UNANSWERED,
+            Self::Summarised => SUMMARISED,
             Self::SubscriberOff => notification(
                 "subscriber_off",
                 "its subscriber was switched off",

@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::SubscriberId;
 
-use crate::sorted::SortedMap;
+use crate::{budget::BudgetName, sorted::SortedMap};
 
 /// Most subscribers named in a count; the others are summarized as a number. Five names of usual
 /// length cost about 40 tokens.
@@ -63,6 +63,67 @@ impl Counts {
     pub fn others(&self) -> u32 {
         let named = self.named.iter().map(|(_, count)| *count).fold(0, u32::saturating_add);
         self.total.saturating_sub(named)
+    }
+}
+
+/// How many pending notifications wait for a budget.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Waiting {
+    /// How many.
+    pub count: u32,
+    /// The budget; `None` if there are several.
+    pub of: Option<BudgetName>,
+}
+
+impl Waiting {
+    /// With others that wait for `of`.
+    #[must_use]
+    pub fn or_for(&self, of: &BudgetName) -> Self {
+        let is_same = self.count == 0 || self.of.as_ref() == Some(of);
+        Self { count: self.count, of: is_same.then(|| of.clone()) }
+    }
+
+    /// With so many more.
+    #[must_use]
+    pub fn and(&self, more: usize) -> Self {
+        let more = u32::try_from(more).unwrap_or(u32::MAX);
+        Self { count: self.count.saturating_add(more), of: self.of.clone() }
+    }
+
+    /// The number of all pending ones, if `others` wait for nothing, and how many of them wait, such as
+    /// `9 pending; 6 of them wait for the hour's budget (aside inbox)`.
+    pub fn in_words(&self, others: u32) -> String {
+        let all = others.saturating_add(self.count);
+        let verb = if self.count == 1 { "waits" } else { "wait" };
+        format!("{all} pending; {} of them {verb} for {} (aside inbox)", self.count, self.what())
+    }
+
+    /// What they wait for.
+    pub fn what(&self) -> String {
+        self.of.as_ref().map_or_else(|| "a budget".to_owned(), ToString::to_string)
+    }
+}
+
+/// What a text leaves out.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct LeftOut {
+    /// Those that wait for nothing but another injection.
+    pub pending: Counts,
+    /// Those that wait for a budget; `None` if the text does not say it.
+    pub waiting: Option<Waiting>,
+}
+
+impl LeftOut {
+    /// The number of those that the text speaks of.
+    pub fn total(&self) -> u32 {
+        let waiting = self.waiting.as_ref().map_or(0, |waiting| waiting.count);
+        self.pending.total().saturating_add(waiting)
+    }
+}
+
+impl From<Counts> for LeftOut {
+    fn from(pending: Counts) -> Self {
+        Self { pending, waiting: None }
     }
 }
 

@@ -7,7 +7,7 @@
 //! notification nor make it critical, except that a message of an agent may activate one.
 
 use crate::{
-    event::{Event, EventTypeError, Pattern, PatternSegment, Provenance, Trust},
+    event::{Event, EventTypeError, Pattern, PatternSegment, Provenance, Trust, nearness, source_name},
     notification::{Activation, InjectionPoint, Priority},
     pipeline::row::Row,
     settings::{Keys, settings},
@@ -55,10 +55,6 @@ const ASKED_TYPES: [&str; 5] =
 /// The default of the lowest priority at which an active notification wakes an agent. A priority
 /// that may interrupt after a tool may also interrupt a pause.
 pub const THRESHOLD: Priority = Priority::High;
-
-fn source_name(name: &str) -> Result<String, String> {
-    if name.trim().is_empty() { Err("the name of a source is empty".to_owned()) } else { Ok(name.to_owned()) }
-}
 
 fn type_pattern(pattern: &str) -> Result<Pattern, String> {
     pattern.parse().map_err(|error: EventTypeError| error.to_string())
@@ -140,13 +136,6 @@ impl WakeSettings {
 /// Whether an agent wrote the event to another one.
 fn is_message_of_agent(event: &Event) -> bool {
     event.provenance == Provenance::Agent && event.event_type.as_str() == MESSAGE_TYPE
-}
-
-/// How many bytes of `source` are covered by `name`; `None` if `name` does not match.
-fn nearness(name: &str, source: &str) -> Option<usize> {
-    let rest = source.strip_prefix(name)?;
-    let is_whole = rest.is_empty() || rest.starts_with(['.', '/']) || name.ends_with('/');
-    is_whole.then_some(name.len())
 }
 
 /// Rank of a pattern: greater for a more specific one.

@@ -43,7 +43,7 @@ pub(crate) fn reason(hold: &Hold) -> Reason {
     match hold {
         Hold::Silenced { by, .. } => Reason::Silenced { by: *by },
         Hold::Inhibited { by, .. } => Reason::Inhibited { by: *by },
-        Hold::Quiet { .. } | Hold::Deferred { .. } | Hold::Snoozed { .. } => {
+        Hold::Quiet { .. } | Hold::Deferred { .. } | Hold::Snoozed { .. } | Hold::Budget { .. } => {
             unreachable!("these suppress nothing")
         }
     }
@@ -61,7 +61,8 @@ pub(crate) fn group<'k>(
     match suppressed {
         Some(Hold::Silenced { by, .. }) => writer = writer.word(b"silenced").text(by.as_str()),
         Some(Hold::Inhibited { by, .. }) => writer = writer.word(b"inhibited").text(&by.to_string()),
-        Some(Hold::Quiet { .. } | Hold::Deferred { .. } | Hold::Snoozed { .. }) | None => {}
+        Some(Hold::Quiet { .. } | Hold::Deferred { .. } | Hold::Snoozed { .. } | Hold::Budget { .. })
+        | None => {}
     }
     if let Some(delay) = &event.deliver_after {
         writer = writer.word(b"deliver_after").text(delay);

@@ -58,6 +58,8 @@ pub struct Subscriber {
     pub threshold: Option<ThresholdRule>,
     /// The limit per time.
     pub rate: Option<RateRule>,
+    /// The budget of its notifications, in tokens.
+    pub tokens: Option<Rate>,
     /// An event for which it is true closes its batch.
     pub close_when: Option<Condition>,
     /// An event for which it is true closes the open batch and begins the next one.

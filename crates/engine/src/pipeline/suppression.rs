@@ -83,7 +83,7 @@ impl Pipeline {
         match hold {
             Hold::Silenced { by, .. } => resources.silences.is_in_force(*by),
             Hold::Inhibited { by, .. } => self.inhibitions.until(*by).is_some(),
-            Hold::Quiet { .. } | Hold::Deferred { .. } | Hold::Snoozed { .. } => true,
+            Hold::Quiet { .. } | Hold::Deferred { .. } | Hold::Snoozed { .. } | Hold::Budget { .. } => true,
         }
     }
 

@@ -59,6 +59,8 @@ fn a_single_event_is_delivered_at_window_end() {
         requires_response: false,
         repeat: None,
         region: RegionUse::Also,
+        charged_to: Box::default(),
+        summary: None,
     };
     assert_eq!(**notification, expected);
     assert_eq!(run.pipeline.poll_timeout(), None);

@@ -98,6 +98,7 @@ fn released() -> ReleaseRecord {
         notifications: vec![NotificationId::new("n1"), NotificationId::new("n2")],
         directive: Some(Directive::Cancel { reason: "critical: ci".into() }),
         format: Some(Format::XmlEach),
+        tokens: Some(Tokens(70)),
     }
 }
 
@@ -258,7 +259,7 @@ fn bodies_are_written_as_they_always_were() {
         (RULES, r#"{"v":1,"hash":"0abc"}"#),
         (
             RELEASED,
-            r#"{"v":1,"exchange":8,"injection":"a1","notifications":["n1","n2"],"directive":{"cancel":{"reason":"critical: ci"}},"format":"xml_each"}"#,
+            r#"{"v":1,"exchange":8,"injection":"a1","notifications":["n1","n2"],"directive":{"cancel":{"reason":"critical: ci"}},"format":"xml_each","tokens":70}"#,
         ),
         (SKIPPED, r#"{"v":1,"record":7}"#),
         (SHUTTING_DOWN, r#"{"v":1}"#),

@@ -165,6 +165,12 @@ pub fn number<T: Display>(default: Option<T>, range: RangeInclusive<T>) -> Key {
     Key::new(Shape::Number(limits(&range)), default.map(|number| number.to_string()))
 }
 
+/// An integer, or `"off"`.
+pub fn number_or_off<T: Display>(default: Option<Option<T>>, range: RangeInclusive<T>) -> Key {
+    let is_off = matches!(default, Some(None));
+    number(default.flatten(), range).or_off(is_off)
+}
+
 /// A size in bytes.
 pub fn bytes(default: Option<u64>, range: RangeInclusive<u64>) -> Key {
     Key::new(Shape::Bytes(range), default.map(|size| size.to_string()))
@@ -268,6 +274,12 @@ pub fn rising(default: Option<Vec<u8>>, range: RangeInclusive<u8>, max: usize, _
 /// A table from names to words.
 pub fn by_name<K, V: Words>(default: Option<Vec<(K, V)>>, _: fn(&str) -> Result<K, String>) -> Key {
     let Key { shape, .. } = word::<V>(None);
+    Key::new(Shape::Map(Box::new(shape)), default.map(|_| "{}".to_owned()))
+}
+
+/// A table from names to rates.
+pub fn rates_by_name<K, V: Display>(default: Option<Vec<(K, V)>>) -> Key {
+    let Key { shape, .. } = rate::<V>(None);
     Key::new(Shape::Map(Box::new(shape)), default.map(|_| "{}".to_owned()))
 }
 

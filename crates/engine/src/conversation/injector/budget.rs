@@ -13,10 +13,11 @@ use super::{
     entry::{Candidate, candidate},
     parts::Injector,
     point::Asks,
+    room::{Room, Short},
 };
 use crate::{
     exchange::{Answer, Budget, Directive, Exchange, Format, ReleaseRecord, Replaces},
-    notification::{Counts, Cut, Detail, Notification, Priority, SubscriberId, Tokens},
+    notification::{Counts, Cut, Detail, LeftOut, Notification, Priority, SubscriberId, Tokens, Waiting},
     sorted::SortedMap,
 };
 
@@ -92,6 +93,10 @@ pub struct Offer {
     pub standing: Option<Directive>,
     /// Whether the harness shows its user a line about the delivery.
     pub is_shown: bool,
+    /// Those that come after one that a budget had no room for before; they are due and no candidates.
+    pub barred: Vec<Short>,
+    /// Those with the hold of a budget, if the text may say it; they are not due.
+    pub waiting: Option<Waiting>,
 }
 
 /// The decision for an exchange, not yet applied.
@@ -101,6 +106,8 @@ pub struct Decided {
     pub fitted: Option<Fitted>,
     /// The directive to the harness.
     pub directive: Option<Directive>,
+    /// What a budget has no room for.
+    pub short: Vec<Short>,
 }
 
 /// The content of one injection.
@@ -116,12 +123,14 @@ pub struct Fitted {
     pub sentence: String,
     /// Its estimated size.
     pub tokens: Tokens,
+    /// Whether it says how many wait for a budget.
+    pub says_waiting: bool,
 }
 
 /// Renders notifications.
 pub trait Writer {
     /// Renders the chosen ones, and how many are left out, in the given detail.
-    fn write(&self, chosen: &[Candidate], left_out: Counts, detail: Detail, replaces: Replaces) -> String;
+    fn write(&self, chosen: &[Candidate], left_out: LeftOut, detail: Detail, replaces: Replaces) -> String;
 
     /// The format.
     fn format(&self) -> Format {
@@ -143,24 +152,27 @@ pub trait Writer {
     fn shorten(&self, notification: &Notification, chars_max: usize) -> Cut;
 }
 
-/// Chooses the notifications of `offer` that fit in `limits`.
+/// Chooses the notifications of `offer` that fit in `limits`, and of these what the budgets have `room`
+/// for.
 ///
 /// Shape: the first candidates, as many as fit, and as the format shows whole. If the first alone is too large, the line about
 /// those left out is shortened, and then the notification is cut. Nothing is released without a
 /// candidate, or without room for the wrapper and the line of [`Cut::mark`].
-pub fn fit(offer: Offer, limits: &Limits, writer: &impl Writer) -> Decided {
-    let Offer { candidates, due, asks, standing, is_shown } = offer;
+pub fn fit(offer: Offer, limits: &Limits, room: &Room, writer: &impl Writer) -> Decided {
+    let Offer { candidates, due, asks, standing, is_shown, barred, waiting } = offer;
     let directive = asks.map(|asks| {
         let asking: Vec<&Candidate> = candidates.iter().filter(|one| asks.is_asked_by(one)).collect();
         asks.for_reason(writer.sentence(&asking).into())
     });
     let replaces = replaces(directive.as_ref().or(standing.as_ref()));
-    let mut fitted = choose(candidates, &due, limits, replaces, writer);
+    let left = Left { due: &due, barred: &barred, waiting: waiting.as_ref() };
+    let (mut fitted, mut short) = choose(candidates, left, limits, room, replaces, writer);
     let directive = directive.filter(|_| fitted.is_some()).or(standing);
     if let Some(fitted) = fitted.as_mut().filter(|_| has_sentence(is_shown, directive.as_ref())) {
         fitted.sentence = writer.sentence(&fitted.chosen.iter().collect::<Vec<_>>());
     }
-    Decided { fitted, directive }
+    short.extend(barred);
+    Decided { fitted, directive, short }
 }
 
 /// Whether an answer needs the sentence: for the user's line, or above a text with which the turn
@@ -179,11 +191,12 @@ pub(super) fn replaces(directive: Option<&Directive>) -> Replaces {
 
 fn choose(
     mut candidates: Vec<Candidate>,
-    due: &SortedMap<SubscriberId, u32>,
+    left: Left<'_>,
     limits: &Limits,
+    room: &Room,
     replaces: Replaces,
     writer: &impl Writer,
-) -> Option<Fitted> {
+) -> (Option<Fitted>, Vec<Short>) {
     let criticals = candidates.iter().filter(|candidate| is_critical(candidate)).count();
     let others_max = usize::try_from(limits.max_notifications).unwrap_or(usize::MAX);
     candidates.truncate(criticals.max(others_max));
@@ -192,25 +205,57 @@ fn choose(
     if let Some(whole) = candidates.iter().skip(1).position(|candidate| !writer.is_whole(candidate)) {
         candidates.truncate(whole + 1);
     }
-    let fitting = Fitting { due, limits, replaces, writer };
-    let (count, written) = fitting
+    let fitting = Fitting { left, limits, play: &[], replaces, writer };
+    let chosen = fitting
         .most(&candidates)
-        .or_else(|| fitting.first_cut(candidates.first_mut()?).map(|text| (1, text)))?;
+        .or_else(|| fitting.first_cut(candidates.first_mut()?).map(|text| (1, text)));
+    let Some((count, written)) = chosen else { return (None, Vec::new()) };
     candidates.truncate(count);
-    let Written { text, tokens } = written;
-    Some(Fitted { chosen: candidates, format: writer.format(), text, sentence: String::new(), tokens })
+    let is_limited = !room.is_ample(limits.max_tokens) && !candidates.iter().all(is_critical);
+    let (released, short) = if is_limited {
+        let constrained = fitting.constrain(candidates, room);
+        (constrained.released, constrained.short)
+    } else {
+        (Some((candidates, written)), Vec::new())
+    };
+    let fitted = released.map(|(chosen, Written { text, tokens, says_waiting })| {
+        let (format, sentence) = (writer.format(), String::new());
+        Fitted { chosen, format, text, sentence, tokens, says_waiting }
+    });
+    (fitted, short)
 }
 
-struct Fitting<'a, W> {
-    due: &'a SortedMap<SubscriberId, u32>,
-    limits: &'a Limits,
-    replaces: Replaces,
-    writer: &'a W,
+/// What a text leaves out.
+#[derive(Clone, Copy)]
+pub(super) struct Left<'a> {
+    pub(super) due: &'a SortedMap<SubscriberId, u32>,
+    pub(super) barred: &'a [Short],
+    /// `None` if it does not say how many wait for a budget.
+    pub(super) waiting: Option<&'a Waiting>,
 }
 
-struct Written {
+pub(super) struct Fitting<'a, W> {
+    pub(super) left: Left<'a>,
+    pub(super) limits: &'a Limits,
+    /// Those of which the budgets choose; what is not chosen waits for one. Empty if the limits alone
+    /// choose.
+    pub(super) play: &'a [Candidate],
+    pub(super) replaces: Replaces,
+    pub(super) writer: &'a W,
+}
+
+impl<W> Clone for Fitting<'_, W> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<W> Copy for Fitting<'_, W> {}
+
+pub(super) struct Written {
     text: String,
-    tokens: Tokens,
+    pub(super) tokens: Tokens,
+    says_waiting: bool,
 }
 
 impl<W: Writer> Fitting<'_, W> {
@@ -218,7 +263,7 @@ impl<W: Writer> Fitting<'_, W> {
     ///
     /// Tries all first, as usually all fit; then a binary search, since a text grows with its
     /// content.
-    fn most(&self, candidates: &[Candidate]) -> Option<(usize, Written)> {
+    pub(super) fn most(&self, candidates: &[Candidate]) -> Option<(usize, Written)> {
         let try_first = |count: usize| self.written(candidates.get(..count)?, Detail::Subscribers);
         if candidates.is_empty() {
             return None;
@@ -242,7 +287,7 @@ impl<W: Writer> Fitting<'_, W> {
     }
 
     /// The text of the first candidate alone, cut until it fits.
-    fn first_cut(&self, candidate: &mut Candidate) -> Option<Written> {
+    pub(super) fn first_cut(&self, candidate: &mut Candidate) -> Option<Written> {
         let mut room = candidate.notification.content.chars().count();
         room = room.min(usize::try_from(self.limits.carrier_chars_max).unwrap_or(usize::MAX));
         loop {
@@ -259,28 +304,40 @@ impl<W: Writer> Fitting<'_, W> {
 
     /// The text of `chosen`, if it is within the limits that apply.
     fn written(&self, chosen: &[Candidate], detail: Detail) -> Option<Written> {
-        let text = self.writer.write(chosen, self.left_out(chosen, detail), detail, self.replaces);
+        let left_out = self.left_out(chosen, detail);
+        let says_waiting = left_out.waiting.is_some();
+        let text = self.writer.write(chosen, left_out, detail, self.replaces);
         let tokens = self.writer.tokens(&text);
         let allowance = if chosen.iter().all(is_critical) { Allowance::Carrier } else { Allowance::Budget };
-        self.limits.holds(&text, tokens, allowance).then_some(Written { text, tokens })
+        self.limits.holds(&text, tokens, allowance).then_some(Written { text, tokens, says_waiting })
     }
 
-    fn left_out(&self, chosen: &[Candidate], detail: Detail) -> Counts {
-        if self.due.values().map(|count| u64::from(*count)).sum::<u64>() == chosen.len() as u64 {
-            return Counts::default();
+    /// The estimated size of the text of `chosen` without anything else.
+    pub(super) fn tokens_of(&self, chosen: &[Candidate]) -> Tokens {
+        self.writer.tokens(&self.writer.write(chosen, LeftOut::default(), Detail::Total, self.replaces))
+    }
+
+    fn left_out(&self, chosen: &[Candidate], detail: Detail) -> LeftOut {
+        let Left { due, barred, waiting } = self.left;
+        let known = if self.play.is_empty() { chosen } else { self.play };
+        let waits = known.len().saturating_sub(chosen.len()) + barred.len();
+        let waiting = waiting.map(|own| own.and(waits)).filter(|waiting| waiting.count > 0);
+        if due.values().map(|count| u64::from(*count)).sum::<u64>() == (known.len() + barred.len()) as u64 {
+            return LeftOut { pending: Counts::default(), waiting };
         }
-        let mut left = self.due.clone();
-        for candidate in chosen {
-            if let Some(count) = left.get_mut(&candidate.notification.subscriber) {
+        let mut left = due.clone();
+        let subscribers = known.iter().map(|candidate| &candidate.notification.subscriber);
+        for subscriber in subscribers.chain(barred.iter().map(|short| &short.subscriber)) {
+            if let Some(count) = left.get_mut(subscriber) {
                 *count = count.saturating_sub(1);
             }
         }
         left.retain(|_, count| *count > 0);
-        Counts::new(&left, detail)
+        LeftOut { pending: Counts::new(&left, detail), waiting }
     }
 }
 
-fn is_critical(candidate: &Candidate) -> bool {
+pub(super) fn is_critical(candidate: &Candidate) -> bool {
     candidate.notification.priority == Priority::Critical
 }
 
@@ -299,16 +356,17 @@ impl Injector {
         }
         let fitted = (!chosen.is_empty()).then(|| {
             let replaces = replaces(record.directive.as_ref());
-            let text = writer.write(&chosen, Counts::default(), Detail::Total, replaces);
-            let tokens = writer.tokens(&text);
+            let text = writer.write(&chosen, LeftOut::default(), Detail::Total, replaces);
+            // It charged what it took then.
+            let tokens = record.tokens.unwrap_or_else(|| writer.tokens(&text));
             let sentence = if has_sentence(exchange.shows_notices, record.directive.as_ref()) {
                 writer.sentence(&chosen.iter().collect::<Vec<_>>())
             } else {
                 String::new()
             };
-            Fitted { chosen, format: writer.format(), text, sentence, tokens }
+            Fitted { chosen, format: writer.format(), text, sentence, tokens, says_waiting: false }
         });
-        Decided { fitted, directive: record.directive.clone() }
+        Decided { fitted, directive: record.directive.clone(), short: Vec::new() }
     }
 
     /// The answer that releases nothing, because the process died before, or because the wake is no
@@ -357,7 +415,7 @@ mod tests {
         fn write(
             &self,
             chosen: &[Candidate],
-            left_out: Counts,
+            left_out: LeftOut,
             detail: Detail,
             replaces: Replaces,
         ) -> String {
@@ -369,7 +427,7 @@ mod tests {
             let left = match (left_out.total(), detail) {
                 (0, _) => String::new(),
                 (total, Detail::Total) => format!(" +{total}"),
-                (_, Detail::Subscribers) => format!(" +{left_out}"),
+                (_, Detail::Subscribers) => format!(" +{}", left_out.pending),
             };
             let begin = if replaces == Replaces::Call { "not run: " } else { "" };
             format!("{begin}{}{left}", contents.join(" "))
@@ -397,7 +455,7 @@ mod tests {
     fn fitted(offer: Offer, max_tokens: u32, max_chars: u32, carrier_chars_max: u32) -> Option<String> {
         let max_tokens = Tokens(max_tokens);
         let limits = Limits { max_notifications: 10, max_tokens, max_chars, carrier_chars_max };
-        fit(offer, &limits, &Plain).fitted.map(|fitted| fitted.text)
+        fit(offer, &limits, &Room::unlimited(), &Plain).fitted.map(|fitted| fitted.text)
     }
 
     #[test]

@@ -116,6 +116,9 @@ pub(super) struct Entry {
     /// It was answered on its way: it is not repeated.
     #[serde(default, skip_serializing_if = "Not::not")]
     pub(super) is_answered: bool,
+    /// When a budget had no room for it for the first time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) short_since: Option<Timestamp>,
     /// What keeps it from being released.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) holds: Vec<Hold>,
@@ -198,9 +201,11 @@ impl Entry {
             Hold::Deferred { waits, .. } => {
                 waits.iter().any(|wait| matches!(wait, Wait::Event(_) | Wait::Context(_)))
             }
-            Hold::Quiet { .. } | Hold::Snoozed { .. } | Hold::Silenced { .. } | Hold::Inhibited { .. } => {
-                false
-            }
+            Hold::Quiet { .. }
+            | Hold::Snoozed { .. }
+            | Hold::Silenced { .. }
+            | Hold::Inhibited { .. }
+            | Hold::Budget { .. } => false,
         })
     }
 

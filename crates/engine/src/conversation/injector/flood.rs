@@ -11,17 +11,17 @@ use super::{
 };
 use crate::{
     exchange::Replaces,
-    notification::{Counts, Cut, Detail, Tokens},
+    notification::{Cut, Detail, LeftOut, Tokens},
 };
 
 /// Room for the frame, the mark of a cut, and the total of those left out.
 const FRAME: usize = 40;
 
 /// Contents in a frame, one per line, and a line about those left out. A token is four characters.
-struct Framed;
+pub(super) struct Framed;
 
 impl Writer for Framed {
-    fn write(&self, chosen: &[Candidate], left_out: Counts, detail: Detail, _: Replaces) -> String {
+    fn write(&self, chosen: &[Candidate], left_out: LeftOut, detail: Detail, _: Replaces) -> String {
         let mut text = String::from("<n>\n");
         for candidate in chosen {
             let content = candidate.cut.as_ref().map_or(&candidate.notification.content, |cut| &cut.content);
@@ -30,7 +30,7 @@ impl Writer for Framed {
         match (left_out.total(), detail) {
             (0, _) => {}
             (total, Detail::Total) => text.push_str(&format!("{total} more\n")),
-            (total, Detail::Subscribers) => text.push_str(&format!("{total} more: {left_out}\n")),
+            (total, Detail::Subscribers) => text.push_str(&format!("{total} more: {}\n", left_out.pending)),
         }
         text + "</n>"
     }
@@ -74,7 +74,7 @@ proptest! {
             let exchange = exchange(point, &turn.to_string());
             injector.note_exchange(&exchange, Timestamp::ZERO);
             let due: u32 = injector.offer(&exchange, &limits).due.values().sum();
-            let decided = fit(injector.offer(&exchange, &limits), &limits, &Framed);
+            let decided = fit(injector.offer(&exchange, &limits), &limits, &Room::unlimited(), &Framed);
             prop_assert_eq!(decided.fitted.is_some(), due > 0, "{} due, room for {}", due, carrier);
             if let Some(fitted) = &decided.fitted {
                 let is_critical = |candidate: &Candidate| candidate.notification.priority == Priority::Critical;
@@ -88,7 +88,7 @@ proptest! {
                 }
             }
             let id = InjectionId::new(&format!("i{turn}"));
-            let terms = Terms { lease: Duration::from_secs(900), has_delivery_notice: true, for_user: None, starts_turn: false };
+            let terms = Terms { lease: Duration::from_secs(900), has_delivery_notice: true, for_user: None, starts_turn: false, budgets: &crate::budget::Budgets::NONE };
             injector.release(&exchange, decided, || id, terms, Timestamp::ZERO);
             prop_assert!(due == 0 || injector.pending().0 < before);
         }

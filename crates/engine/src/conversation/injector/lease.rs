@@ -20,6 +20,7 @@ use crate::{
 
 use super::{
     entry::Entry,
+    spent::Charge,
     turns::{Answered, Proof, StepPosition, Turns},
 };
 
@@ -51,6 +52,9 @@ pub(super) struct Lease {
     /// Number of answers with it that are not known to be lost.
     pub(super) answers: u32,
     pub(super) entries: Vec<Entry>,
+    /// What it took of the budgets.
+    #[serde(default)]
+    pub(super) charge: Charge,
     /// Number of evicted events of each subscriber that its text reports.
     pub(super) evicted: SortedMap<SubscriberId, u32>,
 }

@@ -14,6 +14,7 @@ use super::{
     *,
 };
 use crate::{
+    budget::Budgets,
     event::Severity,
     exchange::{CarrierEffect, Trigger},
     notification::{Activation, Interrupt, NotificationId},
@@ -371,7 +372,7 @@ impl Pair {
                 self.ack(usize::from(injection));
             }
             Step::Undelivered { injection } => {
-                self.injector.undelivered(&InjectionId::new(&format!("i{injection}")));
+                self.injector.undelivered(&InjectionId::new(&format!("i{injection}")), Timestamp::ZERO);
                 self.undelivered(usize::from(injection));
             }
             Step::Decide { id, decision } => {
@@ -409,13 +410,14 @@ impl Pair {
         let offer = self.injector.offer(exchange, &limits);
         let due: u32 = offer.due.values().sum();
         assert!(usize::try_from(due).expect("small") >= offer.candidates.len());
-        let decided = fit(offer, &limits, &Brief);
+        let decided = fit(offer, &limits, &Room::unlimited(), &Brief);
         let id = InjectionId::new(&format!("i{}", self.naive.releases.len()));
         let terms = Terms {
             lease: Duration::from_millis(LEASE_MS),
             has_delivery_notice: true,
             for_user: None,
             starts_turn: false,
+            budgets: &Budgets::NONE,
         };
         let answer = self.injector.release(exchange, decided, || id, terms, now);
         let (expected, goes_on) = self.naive.exchange(exchange, self.now);

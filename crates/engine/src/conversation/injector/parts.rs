@@ -25,11 +25,13 @@ use super::{
     lease::{Answers, Lease, Leases},
     point::CancelledBatch,
     queue::Queue,
+    spent::Spent,
     turns::Turns,
 };
 use crate::{
     event::{Scope, SessionId, Severity},
     exchange::InjectionId,
+    hold::{Hold, HoldKind},
     ledger::{ConfirmedBy, LedgerEntry, Reason},
     notification::{Activation, Notification, NotificationId, Priority, Resolution, SubscriberId},
     sorted::SortedMap,
@@ -64,6 +66,9 @@ pub struct Injector {
     /// The injection with the first text of the present context; `None` if it had none, or if that
     /// text may not have arrived.
     pub(super) first_text: Option<InjectionId>,
+    /// What its releases took of the budgets.
+    #[serde(default)]
+    pub(super) spent: Spent,
     #[serde(skip)]
     pub(super) outputs: VecDeque<LedgerEntry>,
 }
@@ -87,6 +92,7 @@ impl Injector {
             continuations: 0,
             evicted: SortedMap::new(),
             first_text: None,
+            spent: Spent::default(),
             outputs: VecDeque::new(),
         }
     }
@@ -132,8 +138,9 @@ impl Injector {
 
     /// Returns what a wake route pushed and the agent's input does not show. It may have been shown
     /// all the same: a client writes its transcript late.
-    pub(super) fn return_pushed(&mut self, lease: Lease) {
+    pub(super) fn return_pushed(&mut self, lease: Lease, now: Timestamp) {
         self.forget_first_text(&lease.injection);
+        self.credit(lease.charge, lease.released_at, now);
         self.note_evicted(lease.evicted);
         for mut entry in lease.entries {
             entry.returned_from = Some(lease.injection);
@@ -418,7 +425,9 @@ impl Injector {
 /// An entry as its session leaves it.
 fn left(entry: &Entry) -> Left {
     let Entry { has_cancelled, is_released_by_user, is_shown, is_quiet, level, reminder, .. } = *entry;
-    let holds = Some(entry.holds.clone());
+    // Another session has budgets of its own.
+    let is_kept = |hold: &&Hold| hold.kind() != HoldKind::Budget;
+    let holds = Some(entry.holds.iter().filter(is_kept).cloned().collect());
     let earlier = match entry.returned_from {
         Some(injection) => Earlier::By(injection),
         None if entry.is_recalled => Earlier::Perhaps,

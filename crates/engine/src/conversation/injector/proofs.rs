@@ -166,7 +166,8 @@ fn the_start_of_a_session_is_no_turn() {
     let start = exchange(TurnStart, "session");
     story.injector.confirm_by_exchange(&start, Beginning::OfSession, now);
     let limits = super::tests::limits(10);
-    let decided = fit(story.injector.offer(&start, &limits), &limits, &super::tests::Brief);
+    let decided =
+        fit(story.injector.offer(&start, &limits), &limits, &Room::unlimited(), &super::tests::Brief);
     let id = InjectionId::new("i0");
     story.injector.release(&start, decided, || id, super::tests::TERMS, now);
     story.ledger();

@@ -112,6 +112,7 @@ impl Queue {
             reminder: 0,
             snoozes: 0,
             is_answered: false,
+            short_since: None,
             holds: Vec::new(),
             arrival: self.arrivals,
         }

@@ -166,7 +166,7 @@ fn an_undelivered_cancellation_goes_to_the_next_call() {
     let mut story = Story::new();
     push(&mut story, "budget", Critical, Nature::Occurrence);
     story.answer(&cancelling("t1", "c1"), 0);
-    story.injector.undelivered(&InjectionId::new("i1"));
+    story.injector.undelivered(&InjectionId::new("i1"), Timestamp::ZERO);
     let next = story.answer(&cancelling("t1", "c2"), 5);
     assert_eq!((next.injection.is_some(), next.directive), (true, cancel("budget")));
 }
@@ -209,6 +209,7 @@ fn a_carrier_that_never_changes_is_noticed_once() {
         has_delivery_notice: true,
         for_user: None,
         starts_turn: false,
+        budgets: &Budgets::NONE,
     };
     story.injector.release(&same, Decided::default(), || id, terms, Timestamp::ZERO);
     let mut shown = Vec::new();
@@ -331,7 +332,7 @@ fn disabled_delivery_notices_are_not_shown() {
     let mut story = Story::new();
     story.push("ci", High, AfterTool);
     let limits = limits(10);
-    let decided = fit(story.injector.offer(&shown("c1"), &limits), &limits, &Brief);
+    let decided = fit(story.injector.offer(&shown("c1"), &limits), &limits, &Room::unlimited(), &Brief);
     let terms = Terms { has_delivery_notice: false, ..TERMS };
     let answer =
         story.injector.release(&shown("c1"), decided, || InjectionId::new("i1"), terms, Timestamp::ZERO);

@@ -3,9 +3,10 @@
 
 use super::*;
 use crate::{
+    budget::Budgets,
     event::{Seq, Severity},
     exchange::{CarrierEffect, Replaces, Role},
-    notification::{Activation, Counts, Cut, Detail, Interrupt, NotificationId, Tokens},
+    notification::{Activation, Cut, Detail, Interrupt, LeftOut, NotificationId, Tokens},
 };
 
 use InjectionPoint::{AfterTool, BeforeTool, Immediate, TurnEnd, TurnStart};
@@ -17,6 +18,7 @@ pub(super) const TERMS: Terms<'_> = Terms {
     has_delivery_notice: true,
     for_user: None,
     starts_turn: false,
+    budgets: &Budgets::NONE,
 };
 const QUEUE_LEN_MAX: u32 = 100;
 
@@ -53,7 +55,7 @@ impl Story {
         let limits = limits(self.max_notifications);
         self.injector.note_exchange(exchange, now);
         let offer = self.injector.offer(exchange, &limits);
-        let decided = fit(offer, &limits, &Brief);
+        let decided = fit(offer, &limits, &Room::unlimited(), &Brief);
         self.injections += 1;
         let id = InjectionId::new(&format!("i{}", self.injections));
         self.injector.release(exchange, decided, || id, TERMS, now)
@@ -73,7 +75,7 @@ impl Story {
 pub(super) struct Brief;
 
 impl Writer for Brief {
-    fn write(&self, _: &[Candidate], _: Counts, _: Detail, _: Replaces) -> String {
+    fn write(&self, _: &[Candidate], _: LeftOut, _: Detail, _: Replaces) -> String {
         String::new()
     }
 
@@ -322,8 +324,8 @@ fn an_undelivered_injection_requeues_its_notifications() {
     story.push("b", Normal, AfterTool);
     story.max_notifications = 1;
     story.exchange(&exchange(AfterTool, "c1"), 0);
-    story.injector.undelivered(&InjectionId::new("i1"));
-    story.injector.undelivered(&InjectionId::new("i1"));
+    story.injector.undelivered(&InjectionId::new("i1"), Timestamp::ZERO);
+    story.injector.undelivered(&InjectionId::new("i1"), Timestamp::ZERO);
     assert_eq!(story.exchange(&exchange(AfterTool, "c1"), 1), ["a"]);
     assert_eq!(story.ledger(), ["a queued", "b queued", "a i1", "a returned", "a i2"]);
 }
@@ -405,7 +407,7 @@ fn evicted_events_are_counted_until_reported() {
     assert_eq!(*story.injector.evicted(), evicted);
     story.exchange(&exchange(AfterTool, "c1"), 0);
     assert_eq!(*story.injector.evicted(), SortedMap::new());
-    story.injector.undelivered(&InjectionId::new("i1"));
+    story.injector.undelivered(&InjectionId::new("i1"), Timestamp::ZERO);
     assert_eq!(*story.injector.evicted(), evicted);
 }
 

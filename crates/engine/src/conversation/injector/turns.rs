@@ -160,6 +160,11 @@ impl Turns {
         StepPosition { turn: self.number, step: step.unwrap_or(self.step + 1) }
     }
 
+    /// The number of the present turn; 0 before the first one that is reported.
+    pub(super) fn number(&self) -> u64 {
+        self.number
+    }
+
     /// The name of the turn for which a release of `exchange` counts.
     pub(super) fn name_of(&self, exchange: &Exchange) -> Option<Arc<str>> {
         if self.is_of_present_turn(exchange) { exchange.turn.clone() } else { self.name.clone() }

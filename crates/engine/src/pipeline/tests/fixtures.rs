@@ -9,6 +9,7 @@ use std::{
 use journal::time::{Timestamp, hours::Hours, zone::Zone};
 
 use crate::{
+    budget::BudgetSettings,
     event::{Event, FieldPath, Payload, Scope, SessionId, Severity},
     notification::{
         Activation, ActiveFor, Audience, InjectionPoint, Interrupt, Priority, RegionUse, SubscriberId, Tokens,
@@ -48,6 +49,7 @@ pub(in crate::pipeline) fn rule() -> Subscriber {
         }),
         threshold: None,
         rate: None,
+        tokens: None,
         close_when: None,
         open_when: None,
         ttl: Some(Duration::from_secs(60)),
@@ -86,7 +88,8 @@ pub(in crate::pipeline) fn resources() -> Resources<'static> {
     static TEMPLATES: LazyLock<Templates> = LazyLock::new(Templates::new);
     static ZONE: LazyLock<Zone> = LazyLock::new(Zone::default);
     static SILENCES: LazyLock<Silences> = LazyLock::new(Silences::default);
-    Resources { templates: &TEMPLATES, zone: &ZONE, silences: &SILENCES, muted: None }
+    static BUDGET: LazyLock<BudgetSettings> = LazyLock::new(BudgetSettings::default);
+    Resources { templates: &TEMPLATES, zone: &ZONE, silences: &SILENCES, budget: &BUDGET, muted: None }
 }
 
 /// A failed tool call for everybody, with these fields in its payload.

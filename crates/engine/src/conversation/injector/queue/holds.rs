@@ -4,6 +4,7 @@ use journal::time::Timestamp;
 
 use super::Queue;
 use crate::{
+    budget::BudgetName,
     conversation::injector::entry::{Entry, Key, Readiness},
     hold::{Hold, HoldKind},
     notification::{Activation, Notification, NotificationId},
@@ -46,6 +47,20 @@ impl Queue {
     pub(in crate::conversation::injector) fn hold_one(&mut self, id: &NotificationId, hold: &Hold) {
         if let Some(entry) = self.take(id) {
             self.restore_held(entry, hold);
+        }
+    }
+
+    /// Adds the hold of a budget to one notification, since it had no room for the first time.
+    pub(in crate::conversation::injector) fn hold_for_budget(
+        &mut self,
+        id: &NotificationId,
+        of: BudgetName,
+        until: Option<Timestamp>,
+        now: Timestamp,
+    ) {
+        if let Some(mut entry) = self.take(id) {
+            let since = *entry.short_since.get_or_insert(now);
+            self.restore_held(entry, &Hold::Budget { since, of, until });
         }
     }
 
@@ -101,6 +116,30 @@ impl Queue {
         let is_released = holds.is_empty();
         self.restore(entry);
         is_released
+    }
+
+    /// The notifications with the hold of a budget, with that and when it ends.
+    pub(in crate::conversation::injector) fn held_by_budget(
+        &self,
+    ) -> Vec<(&Entry, &BudgetName, Option<Timestamp>)> {
+        let entries = self.with_holds().filter_map(|key| self.entries.get(&key));
+        entries
+            .filter_map(|entry| {
+                entry.holds.iter().find_map(|hold| match hold {
+                    Hold::Budget { of, until, .. } => Some((entry, of, *until)),
+                    Hold::Quiet { .. }
+                    | Hold::Deferred { .. }
+                    | Hold::Snoozed { .. }
+                    | Hold::Silenced { .. }
+                    | Hold::Inhibited { .. } => None,
+                })
+            })
+            .collect()
+    }
+
+    /// When a budget had no room for the first time for a notification that is pending.
+    pub(in crate::conversation::injector) fn first_short_since(&self) -> Option<Timestamp> {
+        self.entries.values().filter_map(|entry| entry.short_since).min()
     }
 
     /// The keys of the notifications with a hold.
