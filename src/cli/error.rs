@@ -111,6 +111,14 @@ pub enum CliError {
     /// The journal cannot be replayed.
     #[error(transparent)]
     Replay(Box<RerunError>),
+    /// Changes of subscribers that no test notices, which were printed.
+    #[error("notice {unnoticed} of {all} {}", if *all == 1 { "change" } else { "changes" })]
+    Unnoticed {
+        /// The number of those that no test notices.
+        unnoticed: usize,
+        /// The number of those that were tried.
+        all: usize,
+    },
     /// The journal is damaged; the places were printed.
     #[error("accept the journal: {places} damaged {}", if *places == 1 { "place" } else { "places" })]
     Damaged {

@@ -111,6 +111,7 @@ const GROUPS: [Group; 5] = [
                     "aside test",
                     "aside test deploys --run 'two failures'",
                     "aside test --update",
+                    "aside test deploys --mutate",
                     "aside test --format junit",
                 ],
             ),

@@ -1,5 +1,7 @@
 //! `aside test`: runs the `[[tests]]` of subscribers in simulated time, without a daemon.
 
+mod line;
+mod mutate;
 mod update;
 
 use std::{
@@ -13,6 +15,8 @@ use engine::{nearest::nearest, words::counted};
 use regex::Regex;
 use serde_json::{Value, json};
 
+pub(super) use self::line::shown;
+use self::{line::explained, mutate::Tried};
 use super::{
     CliError, Context,
     check::{Target, compiled, is_path, over_layer},
@@ -24,12 +28,8 @@ use crate::config::{
     case::SubscriberTest,
     compile::Compiled,
     layers::{LayerKind, Sources},
-    report::Place,
-    trial::{Case, Cases, Line, Wrong},
+    trial::{Case, Cases, Wrong},
 };
-
-/// The width of the lines of a pipe.
-const COLUMNS: usize = 80;
 
 /// The format of the output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -53,6 +53,9 @@ pub(super) struct Args {
     /// Write what happened into `decoded` and `text` of the failed tests, after asking
     #[arg(long, conflicts_with = "format")]
     update: bool,
+    /// Change one key at a time, and list the changes that no test notices
+    #[arg(long, conflicts_with_all = ["run", "update"])]
+    mutate: bool,
     /// Do not ask before writing
     #[arg(long, requires = "update")]
     yes: bool,
@@ -81,9 +84,15 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
     let (sources, compiled) = compiled(base, &targets, context)?;
     check_ids(&ids, &compiled)?;
     let is_wanted = Wanted { ids: &ids, files: &targets, sources: &sources, run: args.run.as_ref() };
+    if args.mutate && args.format == TestFormat::Junit {
+        return Err(CliError::Usage("--mutate prints text or JSON, and JUnit has tests alone".to_owned()));
+    }
     let cases = Cases::new(&compiled);
     let (ran, took) = timed(|| run_tests(&cases, &is_wanted));
     let failed = ran.iter().filter(|ran| ran.outcome.is_err()).count();
+    if args.mutate && failed == 0 {
+        return mutate(&is_wanted, &compiled, args.format, context);
+    }
     let text = match args.format {
         TestFormat::Text => text(&ran, took, &sources, &context.terminal),
         TestFormat::Json => format!("{}\n", to_json(&ran)),
@@ -98,6 +107,41 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
     match failed {
         0 => Ok(()),
         failed => Err(CliError::Tests { failed, all: ran.len() }),
+    }
+}
+
+/// Prints the changes of each wanted subscriber that no test notices; its tests pass.
+///
+/// Errors: there are some.
+fn mutate(
+    wanted: &Wanted<'_>,
+    compiled: &Compiled,
+    format: TestFormat,
+    context: &mut Context<'_>,
+) -> Result<(), CliError> {
+    let sources = wanted.sources;
+    let mut all: Vec<Tried> = Vec::new();
+    for rule in &compiled.rules.subscribers {
+        let id = rule.id.as_str();
+        let file = compiled.files.get(&rule.id).and_then(|files| files.last());
+        if !file.is_some_and(|file| wanted.has_part(id, &file.path)) {
+            continue;
+        }
+        let Some(tried) = Tried::of(id, sources, compiled) else { continue };
+        if format == TestFormat::Text {
+            context.print(&tried.text(sources, &context.terminal))?;
+        }
+        all.push(tried);
+    }
+    if format == TestFormat::Json {
+        let all: Vec<Value> = all.iter().map(|tried| tried.to_json(sources)).collect();
+        context.print(&format!("{}\n", json!({ "subscribers": all })))?;
+    }
+    let unnoticed: usize = all.iter().map(|tried| tried.mutated.unnoticed.len()).sum();
+    let all: usize = all.iter().map(|tried| tried.mutated.tried()).sum();
+    match unnoticed {
+        0 => Ok(()),
+        unnoticed => Err(CliError::Unnoticed { unnoticed, all }),
     }
 }
 
@@ -117,15 +161,19 @@ struct Wanted<'a> {
 }
 
 impl Wanted<'_> {
-    fn has(&self, id: &str, test: &SubscriberTest) -> bool {
+    /// Whether a subscriber was asked for, or what is in one of its files.
+    fn has_part(&self, id: &str, file: &str) -> bool {
         let files: Vec<&PathBuf> = self.files.iter().filter_map(Target::file).collect();
-        let is_chosen = match (self.ids, files.as_slice()) {
-            ([], []) => self.sources.layer_of(&test.place.file) != Some(LayerKind::Shipped),
+        match (self.ids, files.as_slice()) {
+            ([], []) => self.sources.layer_of(file) != Some(LayerKind::Shipped),
             (ids, files) => {
-                ids.iter().any(|wanted| *wanted == id)
-                    || files.iter().any(|file| **file == *Path::new(&*test.place.file))
+                ids.iter().any(|wanted| *wanted == id) || files.iter().any(|own| **own == *Path::new(file))
             }
-        };
+        }
+    }
+
+    fn has(&self, id: &str, test: &SubscriberTest) -> bool {
+        let is_chosen = self.has_part(id, &test.place.file);
         is_chosen && self.run.is_none_or(|run| run.is_match(&format!("{id}: {}", test.name)))
     }
 }
@@ -157,12 +205,8 @@ fn text(ran: &[Ran<'_>], took: Duration, sources: &Sources, terminal: &Terminal)
     }
     for Ran { case, outcome } in ran {
         let Err(wrong) = outcome else { continue };
-        let (subscriber, test) = (case.subscriber(), case.test);
-        let place = wrong.invalid_place().unwrap_or(&test.place).clone();
-        let head = Line { text: format!("{subscriber}: {}", test.name), place: Some(place) };
-        let lines = std::iter::once(head).chain(wrong.lines());
         text.push('\n');
-        lines.for_each(|line| text.push_str(&shown(&line, sources, terminal)));
+        text.push_str(&explained(case, wrong, sources, terminal));
     }
     let failed = ran.iter().filter(|ran| ran.outcome.is_err()).count();
     let simulated: u64 =
@@ -178,29 +222,6 @@ fn text(ran: &[Ran<'_>], took: Duration, sources: &Sources, terminal: &Terminal)
     text.push_str(if failed == 0 { "" } else { "\n" });
     let _ = writeln!(text, "{}", terminal.wrap(&summary, 0, 2));
     text
-}
-
-/// A line with its place at the right edge, or on a line of its own if there is no room.
-pub(super) fn shown(line: &Line, sources: &Sources, terminal: &Terminal) -> String {
-    let text = terminal.cut_after(0, &line.text);
-    let Some(place) = &line.place else { return format!("{text}\n") };
-    let place = shown_place(place, sources);
-    let columns = terminal.columns.unwrap_or(COLUMNS);
-    let room = columns.saturating_sub(width(&text) + width(&place));
-    let painted = terminal.paint(Tone::Dim, &place);
-    match room {
-        0 | 1 => {
-            let indent = columns.saturating_sub(width(&place));
-            format!("{text}\n{}{painted}\n", " ".repeat(indent))
-        }
-        room => format!("{text}{}{painted}\n", " ".repeat(room)),
-    }
-}
-
-/// The file as its layer names it, with the line.
-fn shown_place(place: &Place, sources: &Sources) -> String {
-    let name = sources.name_of(&place.file).unwrap_or(&place.file);
-    format!("{name}:{}", place.line())
 }
 
 fn to_json(ran: &[Ran<'_>]) -> Value {
@@ -239,8 +260,9 @@ fn to_junit<'t>(ran: &[Ran<'t>]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{line::shown, *};
     use crate::cli::{terminal::tests::of_width, tests::run_in};
+    use crate::config::{report::Place, trial::Line};
     use hook::client::fake::{FakeDaemon, Scratch};
 
     const SUBSCRIBER: &str = "[subscriber]\nid = \"deploys\"\n[events]\ntypes = [\"deploy.*\"]\n\

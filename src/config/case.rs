@@ -3,6 +3,7 @@
 //! They are read here, kept with the subscriber, and run in simulated time. Units: every time
 //! counts from the beginning of the test.
 
+mod copies;
 mod event;
 mod expectation;
 pub mod fixture;

@@ -333,6 +333,12 @@ impl Sources {
         self
     }
 
+    /// The same with only the files for which `is_kept`, and without unreadable ones and workspaces.
+    #[must_use]
+    pub(crate) fn only(self, is_kept: impl Fn(&SourceFile) -> bool) -> Self {
+        Self { files: self.files.into_iter().filter(is_kept).collect(), ..Self::default() }
+    }
+
     /// Adds ignored files: they are in a layer's folder, but of a kind that is not read.
     #[must_use]
     pub fn with_ignored(mut self, ignored: impl IntoIterator<Item = Unreadable>) -> Self {

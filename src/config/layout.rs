@@ -275,10 +275,10 @@ pub(super) fn keys() -> Vec<Key> {
         template: String, line(),
             else "without `one`, `many` and `table` the one named like the id, else the generic table";
         /// The text of one event, see [what it says](templates.md#what-a-notification-says).
-        one: String, line();
+        one: String, template();
         /// The text of several events, with the variables of a template; also of one event if there
         /// is no `one`. It cannot be used together with `table`.
-        many: String, line();
+        many: String, template();
         /// The table of several events, see [what it says](templates.md#what-a-notification-says).
         table: (), table(keys! {
             /// The key above the rows.
@@ -290,7 +290,7 @@ pub(super) fn keys() -> Vec<Key> {
         });
         /// Words for a person about one event, in at most 1,000 bytes of Jinja, see
         /// [a sentence](templates.md#a-sentence-for-a-person).
-        sentence: String, line(), else "the first values of the text";
+        sentence: String, template(), else "the first values of the text";
     }
 }
 

@@ -9,7 +9,7 @@ use engine::{
     event::Severity,
     exchange::Format,
     ledger::Reason,
-    notification::{Activation, InjectionPoint, Interrupt, Priority},
+    notification::{Activation, InjectionPoint, Interrupt, Priority, repeat::Action as RepeatAction},
     settings::{Key, Shape},
     words::Words,
 };
@@ -186,7 +186,7 @@ fn value(shape: &Shape) -> Value {
         Shape::Decimal => json!({ "type": "number" }),
         Shape::Duration(_) => json!({ "type": "string", "pattern": "[0-9] *[A-Za-z]" }),
         Shape::Words(words) => json!({ "enum": words }),
-        Shape::Text(_) => json!({ "type": "string" }),
+        Shape::Text(_) | Shape::Form(..) => json!({ "type": "string" }),
         Shape::List(of, counts) => {
             let mut list = json!({ "type": "array", "items": value(of) });
             if *counts.start() > 0 {
@@ -237,7 +237,7 @@ fn steps() -> Value {
         &[],
         &json!({
             "severity": severity(), "source": text(), "trusted": flag, "dedupe_key": text(), "session": text(),
-            "deliver_after": text(), "workspace": text(), "everywhere": flag,
+            "deliver_after": text(), "workspace": text(), "everywhere": flag, "copies": count(),
         }),
     );
     let event = json!({
@@ -271,12 +271,15 @@ fn steps() -> Value {
     );
     let restart = object(&["at", "restart"], &json!({ "at": text(), "restart": { "const": true } }));
     let silence = json!({
-        "name": text(), "subscriber": text(), "type": text(), "source": text(), "where": text(),
+        "name": text(), "subscriber": text(), "types": { "type": "array", "items": text() }, "source": text(), "where": text(),
         "session": text(), "workspace": text(), "critical": flag, "for": text(),
     });
     let silence = object(&["at", "silence"], &json!({ "at": text(), "silence": object(&[], &silence) }));
     let expire = object(&["at", "expire"], &json!({ "at": text(), "expire": text() }));
-    json!({ "anyOf": [event, fixture, exchange, state, silence, expire, restart] })
+    let respond = json!({ "at": text(), "respond": words::<RepeatAction>(), "for": text() });
+    let respond = object(&["at", "respond"], &respond);
+    let settings = object(&["at", "settings"], &json!({ "at": text(), "settings": { "type": "object" } }));
+    json!({ "anyOf": [event, fixture, exchange, state, silence, expire, respond, settings, restart] })
 }
 
 /// What a test expects.

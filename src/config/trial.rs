@@ -12,6 +12,7 @@ mod compare;
 mod failure;
 mod foresee;
 mod jinja;
+pub mod mutants;
 pub mod preview;
 pub mod proof;
 mod templates;

@@ -10,7 +10,7 @@ use std::{fmt::Display, ops::RangeInclusive, sync::Arc, time::Duration};
 
 use journal::time::hours::Hours;
 
-pub use self::row::{Form, Key, ReadWords, Shape, Switch, Table, WrongWord};
+pub use self::row::{Form, Key, ReadWords, Shape, Switch, Table, TextForm, WrongWord};
 use crate::words::Words;
 
 /// The name of a key.

@@ -8,12 +8,15 @@ use engine::{
 };
 use serde_json::Value as Json;
 
+use super::copies::vary;
 use crate::config::{
     raw::{Parsed, Section, Value},
     report::Diagnostic,
     values,
 };
 
+/// Most copies of an event.
+const COPIES_MAX: usize = 1_000;
 /// The session of a step that names none.
 pub(super) const SESSION: &str = "s";
 
@@ -41,12 +44,23 @@ pub struct TestEvent {
 impl TestEvent {
     /// An event for the session of a step that names none.
     pub fn new(event_type: EventType, payload: Json) -> Self {
-        Self::with(event_type, payload, Attributes::default())
+        Self::with(event_type, payload, &Attributes::default())
     }
 
-    fn with(event_type: EventType, payload: Json, attributes: Attributes) -> Self {
-        let Attributes { severity, source, trusted, dedupe_key, deliver_after, scope } = attributes;
+    fn with(event_type: EventType, payload: Json, attributes: &Attributes) -> Self {
+        let Attributes { severity, source, trusted, dedupe_key, deliver_after, scope, copies: _ } =
+            attributes.clone();
         Self { event_type, payload, severity, source, trusted, dedupe_key, deliver_after, scope }
+    }
+
+    /// A copy with other texts and numbers; number 0 is the event itself.
+    #[must_use]
+    pub fn varied(&self, number: usize) -> Self {
+        let mut varied = self.clone();
+        if number > 0 {
+            vary(&mut varied.payload, number);
+        }
+        varied
     }
 }
 
@@ -61,12 +75,12 @@ pub enum TestScope {
     All,
 }
 
-/// Reads the items of an event after its time.
+/// Reads the items of an event after its time: the event, or its copies.
 pub(super) fn read(
     event_type: &Value<'_>,
     payload: &Value<'_>,
     attributes: Option<&Value<'_>>,
-) -> Parsed<TestEvent> {
+) -> Parsed<Vec<TestEvent>> {
     let mut found = Vec::new();
     let mut section = attributes.and_then(Value::section);
     if let (Some(attributes), None) = (attributes, &section) {
@@ -78,7 +92,8 @@ pub(super) fn read(
     found.extend(section.map(Section::finish).unwrap_or_default());
     match (event_type, payload) {
         (Some(event_type), Some(payload)) if found.is_empty() => {
-            Ok(TestEvent::with(event_type, payload, attributes))
+            let event = TestEvent::with(event_type, payload, &attributes);
+            Ok((0..attributes.copies).map(|number| event.varied(number)).collect())
         }
         _ => Err(found),
     }
@@ -90,6 +105,7 @@ pub(super) fn name(section: &mut Section<'_>, key: &'static str) -> Option<Arc<s
 }
 
 /// The last item of an event.
+#[derive(Clone)]
 struct Attributes {
     severity: Option<Severity>,
     source: Option<Arc<str>>,
@@ -97,12 +113,22 @@ struct Attributes {
     dedupe_key: Option<Arc<str>>,
     deliver_after: Option<Arc<str>>,
     scope: TestScope,
+    /// How many events it is, each with other texts and numbers.
+    copies: usize,
 }
 
 impl Default for Attributes {
     fn default() -> Self {
         let scope = TestScope::Session(SessionId::new(SESSION));
-        Self { severity: None, source: None, trusted: None, dedupe_key: None, deliver_after: None, scope }
+        Self {
+            severity: None,
+            source: None,
+            trusted: None,
+            dedupe_key: None,
+            deliver_after: None,
+            scope,
+            copies: 1,
+        }
     }
 }
 
@@ -124,7 +150,8 @@ fn attributes_of(section: &mut Section<'_>) -> Attributes {
         (_, Some(folder), _) => TestScope::Workspace(folder),
         (session, ..) => TestScope::Session(SessionId::new(session.as_deref().unwrap_or(SESSION))),
     };
-    Attributes { severity, source, trusted, dedupe_key, deliver_after, scope }
+    let copies = section.read("copies", |value| values::integer(value, 1..=COPIES_MAX)).unwrap_or(1);
+    Attributes { severity, source, trusted, dedupe_key, deliver_after, scope, copies }
 }
 
 fn event_delay(value: &Value<'_>) -> Parsed<Arc<str>> {

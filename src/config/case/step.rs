@@ -299,9 +299,7 @@ fn read_events(value: &Value<'_>, fixtures: &Fixtures) -> Parsed<Option<Vec<Step
         (Some(_), [first, ..]) => {
             Err(vec![first.error("a fixture is named alone: its file has the payloads and attributes")])
         }
-        (None, [payload, attributes @ ..]) => {
-            event::read(named, payload, attributes.first()).map(|event| Some(vec![event]))
-        }
+        (None, [payload, attributes @ ..]) => event::read(named, payload, attributes.first()).map(Some),
         (None, []) => {
             let note = format!("the events of a fixture are written [\"0s\", \"{MARK}name\"]");
             Err(vec![wrong_count().with_note(note)])

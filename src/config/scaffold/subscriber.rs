@@ -11,7 +11,7 @@ use super::{
     fields::Fields,
     literal::{inline, quoted},
 };
-use crate::config::{case::TestEvent, trial::preview::varied};
+use crate::config::case::TestEvent;
 
 /// The first line of a subscriber's file.
 const HEAD: &str = "#:schema ../.schema/subscriber.json\n";
@@ -136,7 +136,7 @@ impl Draft<'_> {
             let own = |name: &&str| first.payload.get(*name) != other.payload.get(*name);
             if keys.is_empty() { first.payload != other.payload } else { keys.iter().any(own) }
         };
-        let second = shown.iter().find(differs).cloned().unwrap_or_else(|| varied(first, 1));
+        let second = shown.iter().find(differs).cloned().unwrap_or_else(|| first.varied(1));
         let zero = Duration::ZERO;
         vec![
             ("one event is a few lines", vec![(zero, first.clone())]),

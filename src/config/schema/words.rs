@@ -46,7 +46,8 @@ pub fn limits(shape: &Shape, mark: &str) -> String {
 fn allowed(shape: &Shape, mark: &str) -> String {
     let marked = |words: &[&str]| words.iter().map(|word| format!("{mark}{word}{mark}")).collect::<Vec<_>>();
     match shape {
-        Shape::Keys(_) | Shape::Decimal | Shape::Named(..) | Shape::Text("a text") => String::new(),
+        Shape::Keys(_) | Shape::Decimal | Shape::Named(..) => String::new(),
+        Shape::Text("a text") | Shape::Form(_, "a text") => String::new(),
         Shape::Flag => "true, false".to_owned(),
         Shape::Number(range) => format!("{} to {}", grouped(*range.start()), grouped(*range.end())),
         Shape::Bytes(range) => format!("{} to {}, in bytes", size(*range.start()), size(*range.end())),
@@ -54,7 +55,7 @@ fn allowed(shape: &Shape, mark: &str) -> String {
             format!("{} to {}", duration_text(*range.start()), duration_text(*range.end()))
         }
         Shape::Words(words) => marked(words).join(", "),
-        Shape::Text(note) => (*note).to_owned(),
+        Shape::Text(note) | Shape::Form(_, note) => (*note).to_owned(),
         Shape::List(of, counts) => {
             let items = match (*counts.start(), *counts.end()) {
                 (0, usize::MAX) => String::new(),
@@ -63,7 +64,8 @@ fn allowed(shape: &Shape, mark: &str) -> String {
                 (min, max) => format!("{min} to {max} items"),
             };
             // The description says what texts are.
-            let of = if matches!(**of, Shape::Text(_)) { String::new() } else { allowed(of, mark) };
+            let is_text = matches!(**of, Shape::Text(_) | Shape::Form(..));
+            let of = if is_text { String::new() } else { allowed(of, mark) };
             [items, of].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", each ")
         }
         Shape::Map(of) => allowed(of, mark),

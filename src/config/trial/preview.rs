@@ -1,7 +1,7 @@
 //! What a subscriber makes of events, for its author to look at: the events are played through an
 //! engine with only that subscriber, alone and with an exchange for each format.
 
-use std::{mem, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use engine::{
     event::{
@@ -13,7 +13,7 @@ use engine::{
     pipeline::{render::Layout, rule::Subscriber},
     rules::CompiledRules,
 };
-use journal::time::{Timestamp, zone::Zone};
+use journal::time::zone::Zone;
 use serde_json::{Value, json};
 
 use super::{
@@ -111,7 +111,7 @@ impl<'c> Preview<'c> {
     /// A copy of `event` with other texts and numbers. If `where` refuses it, the fields that `where`
     /// names stay, so that the copy passes as `event` does.
     pub fn varied(&self, event: &TestEvent, number: usize) -> TestEvent {
-        let mut copy = varied(event, number);
+        let mut copy = event.varied(number);
         let Some(condition) = &self.rule.condition else { return copy };
         let example = Event::example(copy.event_type.clone(), copy.payload.clone().into());
         let source = copy.source.clone().unwrap_or_else(|| Arc::clone(&example.source));
@@ -225,37 +225,6 @@ fn test_event(known: &Event) -> TestEvent {
         severity: Some(known.severity),
         source: Some(Arc::clone(&known.source)),
         ..event(known.event_type.clone(), Value::clone(known.payload.value()))
-    }
-}
-
-/// A copy of an event with other texts and numbers.
-pub fn varied(event: &TestEvent, number: usize) -> TestEvent {
-    let mut varied = event.clone();
-    vary(&mut varied.payload, number);
-    varied
-}
-
-fn vary(value: &mut Value, number: usize) {
-    match value {
-        Value::Null | Value::Bool(_) => {}
-        Value::Number(own) => {
-            let more = own.as_i64().and_then(|own| own.checked_add(i64::try_from(number).ok()?));
-            let more = more.map(Value::from).or_else(|| Some(json!(own.as_f64()? + 1.0)));
-            *value = more.unwrap_or_else(|| mem::take(value));
-        }
-        // A time is one of a kind already: any other text in its place is no time.
-        Value::String(text) if text.parse::<Timestamp>().is_ok() => {}
-        Value::String(text) => {
-            let start = text.trim_end_matches(|c: char| c.is_ascii_digit()).len();
-            let (word, digits) = text.split_at_checked(start).unwrap_or((text, ""));
-            let count = digits.parse::<u64>().ok().and_then(|own| own.checked_add(number as u64));
-            *text = match count {
-                Some(count) => format!("{word}{count}"),
-                None => format!("{text} {}", number + 1),
-            };
-        }
-        Value::Array(items) => items.iter_mut().for_each(|item| vary(item, number)),
-        Value::Object(fields) => fields.values_mut().for_each(|field| vary(field, number)),
     }
 }
 

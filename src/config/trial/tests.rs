@@ -80,6 +80,12 @@ impl<'c> Cases<'c> {
         })
     }
 
+    /// A test of the subscriber `id`, if there is such a one.
+    pub(super) fn case<'t>(&'t self, id: &SubscriberId, test: &'t SubscriberTest) -> Option<Case<'t>> {
+        let rule = self.compiled.rules.subscribers.iter().find(|rule| rule.id == *id)?;
+        Some(Case { cases: self, rule, index: 0, test })
+    }
+
     fn is_known(&self, event_type: &EventType) -> bool {
         catalogue::find(event_type.as_str()).is_some()
             || self.compiled.events.iter().any(|entry| entry.event_type == *event_type)

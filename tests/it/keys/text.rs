@@ -75,7 +75,7 @@ fn lines(key: &Key, table: &FileTable, said: &mut BTreeSet<String>) -> String {
 
 fn description(key: &Key) -> String {
     // The example of a text shows it.
-    let is_text = matches!(key.shape, Shape::Text(_));
+    let is_text = matches!(key.shape, Shape::Text(_) | Shape::Form(..));
     let limits = if is_text { String::new() } else { limits(&key.shape, "\"") };
     let limits = if limits.is_empty() { limits } else { format!(" Allowed: {limits}.") };
     format!("{}{limits}", plain(&joined(key.doc)))

@@ -59,6 +59,8 @@ pub enum Shape {
     Words(Vec<&'static str>),
     /// A text, which these words describe; empty for any text.
     Text(&'static str),
+    /// A text of a known form, which these words describe.
+    Form(TextForm, &'static str),
     /// A list of so many items.
     List(Box<Self>, RangeInclusive<usize>),
     /// A table from names to values.
@@ -69,6 +71,22 @@ pub enum Shape {
     Named(Vec<Key>, usize),
     /// A value of one of these shapes.
     Either(Vec<Self>),
+}
+
+/// The form of a text that a program can change in a sensible way, as the mutations of a subscriber
+/// do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TextForm {
+    /// Words for people, without an effect.
+    Note,
+    /// Text that begins with a number, such as a rate or a delay.
+    Amount,
+    /// Fields of events, joined by `:`.
+    Fields,
+    /// An expression.
+    Condition,
+    /// Jinja, in lines.
+    Template,
 }
 
 /// Whether something is on.
@@ -106,6 +124,10 @@ impl Key {
 
     fn described(text: &'static str) -> Self {
         Self::new(Shape::Text(text), None)
+    }
+
+    fn formed(form: TextForm, text: &'static str) -> Self {
+        Self::new(Shape::Form(form, text), None)
     }
 
     fn or_off(self, is_off: bool) -> Self {
@@ -198,7 +220,8 @@ pub fn durations(default: Option<Vec<Duration>>, range: RangeInclusive<Duration>
 
 /// A rate.
 pub fn rate<T: Display>(default: Option<T>) -> Key {
-    let shape = Shape::Text("a count of 1 to 10,000 and a unit of time, such as \"10/min\"");
+    let shape =
+        Shape::Form(TextForm::Amount, "a count of 1 to 10,000 and a unit of time, such as \"10/min\"");
     Key::new(shape, default.map(quoted))
 }
 
@@ -246,9 +269,14 @@ pub fn texts<T: Display>(default: Option<Vec<T>>, form: &Form<T>, max: usize) ->
     Key::described(form.noun).list(all(default, quoted), 0..=max)
 }
 
-/// Any text.
+/// Any text, for people.
 pub fn any_text<T: Display>(default: Option<T>) -> Key {
-    Key::new(Shape::Text(""), default.map(quoted))
+    Key::new(Shape::Form(TextForm::Note, ""), default.map(quoted))
+}
+
+/// The text of a template, which is not empty.
+pub fn template<T>(_: Option<T>) -> Key {
+    Key::formed(TextForm::Template, "a text")
 }
 
 /// A text that is not empty.
@@ -285,11 +313,13 @@ pub fn rates_by_name<K, V: Display>(default: Option<Vec<(K, V)>>) -> Key {
 
 /// Defines the readers of texts without a default, by a description of the texts.
 macro_rules! texts {
-    ($($(#[$doc:meta])* $name:ident = $text:literal;)*) => {
+    ($($(#[$doc:meta])* $name:ident = $text:literal $($form:ident)?;)*) => {
         $($(#[$doc])* pub fn $name<T>(_: Option<T>) -> Key {
-            Key::described($text)
+            texts!(@key $text $($form)?)
         })*
     };
+    (@key $text:literal) => { Key::described($text) };
+    (@key $text:literal $form:ident) => { Key::formed(TextForm::$form, $text) };
 }
 
 texts! {
@@ -302,9 +332,9 @@ texts! {
     /// An address and port of this machine.
     loopback = "an address with a port";
     /// A semantic version.
-    version = "a version such as `\"1.0.0\"`";
+    version = "a version such as `\"1.0.0\"`" Note;
     /// An expression in the language of templates.
-    condition = "a text";
+    condition = "a text" Condition;
 }
 
 impl Key {
@@ -322,7 +352,7 @@ pub fn hours<T>(_: Option<T>) -> Key {
 
 /// Delays, of which the first that is over counts.
 pub fn delays<T>(_: Option<Vec<T>>, max: usize) -> Key {
-    Key::described("a delay such as \"3 turns\"").or_list(1..=max)
+    Key::formed(TextForm::Amount, "a delay such as \"3 turns\"").or_list(1..=max)
 }
 
 /// Local times of a day.
@@ -357,7 +387,8 @@ pub fn types<T>(_: Option<Vec<T>>) -> Key {
 
 /// Fields of events, joined by `:`.
 pub fn fields<T>(default: Option<Vec<T>>) -> Key {
-    Key::new(Shape::Text("fields joined by `:`"), default.map(|_| quoted("")))
+    let shape = Shape::Form(TextForm::Fields, "fields joined by `:`");
+    Key::new(shape, default.map(|_| quoted("")))
 }
 
 /// Fields of events joined by `:`, or a table from fields to fields.
@@ -389,7 +420,7 @@ pub fn retain<T>(_: Option<T>, range: RangeInclusive<Duration>) -> Key {
 
 /// Required waits, at least one.
 pub fn repeat_waits<T>(_: Option<Vec<T>>, max: usize) -> Key {
-    Key { is_required: true, ..Key::described("turns or a time").list(None, 1..=max) }
+    Key { is_required: true, ..Key::formed(TextForm::Amount, "turns or a time").list(None, 1..=max) }
 }
 
 /// Words for values of an enum.
