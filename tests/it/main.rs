@@ -42,6 +42,7 @@ mod matchers;
 mod mcp;
 mod metrics;
 mod model;
+mod mutants;
 mod notify;
 mod overrides;
 mod pending;
