@@ -13,6 +13,7 @@ mod clients;
 mod configuration;
 mod context;
 mod demo;
+mod dev;
 mod doctor;
 mod edit;
 mod error;
@@ -39,6 +40,7 @@ mod region;
 mod replay;
 mod rules;
 mod run;
+mod saves;
 mod schema;
 mod serve;
 mod sessions;
@@ -200,6 +202,11 @@ enum Command {
     Test(test::Args),
     /// Show what a subscriber makes of events, before it is live
     Preview(preview::Args),
+    /// Show findings, failed tests and changed texts at each save
+    ///
+    /// Of the files in the configuration folder, until Ctrl-C. It is the only thing that watches them;
+    /// the daemon does not.
+    Dev(dev::Args),
     /// Show what would become of an event, without publishing it
     ///
     /// Step by step, each with the file and line of its rule. TYPE with KEY=VALUE pairs is an event as `aside publish` makes it, FILE or `-` one as JSON, and ID a
@@ -274,6 +281,7 @@ impl Command {
                 | Self::Check(_)
                 | Self::Test(_)
                 | Self::Preview(_)
+                | Self::Dev(_)
                 | Self::Explain(_)
                 | Self::Replay(_)
                 | Self::Subscribers(_)
@@ -402,6 +410,7 @@ fn dispatch(command: Option<Command>, mut context: Context<'_>) -> Result<ExitCo
         Command::New(args) => new::run(&args, &mut context)?,
         Command::Test(args) => test::run(&args, &mut context)?,
         Command::Preview(args) => preview::run(&args, &mut context)?,
+        Command::Dev(args) => dev::run(&args, &mut context)?,
         Command::Explain(args) => explain::run(&args, &mut context)?,
         Command::Replay(args) => replay::run(&args, &mut context)?,
         Command::Trust(args) => trust::run(&args, &mut context)?,

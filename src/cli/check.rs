@@ -248,23 +248,18 @@ pub(super) fn over_layer(layer: &Path, paths: &[&String]) -> Result<Vec<Target>,
     Ok(other.into_iter().chain(targets).collect())
 }
 
-/// Reads and compiles the layers and files, and prints their errors.
+/// Compiles the layers and files, and prints their errors.
 ///
 /// Errors: there are some.
-pub(super) fn compiled(
-    shipped: Sources,
-    targets: &[Target],
-    context: &mut Context<'_>,
-) -> Result<(Sources, Compiled), CliError> {
-    let sources = read(shipped, targets);
-    let compiled = compiled_of(&sources);
+pub(super) fn compiled(sources: &Sources, context: &mut Context<'_>) -> Result<Compiled, CliError> {
+    let compiled = compiled_of(sources);
     let errors = compiled.report.error_count();
     if errors > 0 {
         let counts = counts(errors, compiled.report.warning_count());
         context.say(&format!("{}\n{counts}\n", compiled.report))?;
         return Err(CliError::Check { errors });
     }
-    Ok((sources, compiled))
+    Ok(compiled)
 }
 
 /// What the layers compile to, with the types of the catalogue.

@@ -112,14 +112,17 @@ const GROUPS: [Group; 5] = [
                     "aside test deploys --run 'two failures'",
                     "aside test --update",
                     "aside test deploys --mutate",
+                    "aside test --watch",
                     "aside test --format junit",
                 ],
             ),
+            ("dev", &["aside dev", "aside dev deploys --reload"]),
             (
                 "preview",
                 &[
                     "aside preview tool_failure",
                     "aside preview tool_failure --count 1,3,40 --format all",
+                    "aside preview tool_failure --watch",
                     "aside preview deploys --last 5",
                     "aside preview subscribers/deploys.toml --hostile",
                 ],

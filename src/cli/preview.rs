@@ -14,9 +14,10 @@ use toon::tokens;
 
 use super::{
     CliError, Context,
-    check::{Target, compiled, is_path, over_layer},
+    check::{Target, compiled, is_path, over_layer, read},
     context::with_query,
     new::fixture,
+    saves::{MARK, draw_each, marked},
     terminal::{Terminal, Tone, width},
 };
 use crate::{
@@ -35,10 +36,12 @@ use crate::{
 
 /// The width of the lines of a pipe.
 const COLUMNS: usize = 80;
+/// More lines than any preview has: all around a change are shown.
+const LINES_MAX: usize = 1_000_000;
 /// The numbers of events without `--count`.
 const COUNTS: [usize; 2] = [1, 3];
 
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Default, clap::Args)]
 pub(super) struct Args {
     /// The id of a subscriber, or its file
     #[arg(value_name = "SUBSCRIBER|FILE")]
@@ -67,6 +70,9 @@ pub(super) struct Args {
     /// Show the text for the worst values in each field
     #[arg(long)]
     hostile: bool,
+    /// Show it again after each save, with marks at what changed, until Ctrl-C
+    #[arg(long, conflicts_with = "save")]
+    watch: bool,
 }
 
 /// The formats of one argument.
@@ -102,8 +108,60 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
     let paths = context.paths.as_ref().map_err(|error| CliError::Paths(error.clone()))?;
     let files: Vec<&String> = Some(&args.wanted).filter(|wanted| is_path(wanted)).into_iter().collect();
     let targets = over_layer(&paths.config, &files)?;
-    let (sources, compiled) = compiled(Sources::shipped_with_tests(), &targets, context)?;
-    let preview = subscriber(args, &targets, &compiled)?;
+    let shipped = Sources::shipped_with_tests();
+    if args.watch {
+        return watch(args, &shipped, &targets, context);
+    }
+    let sources = read(shipped, &targets);
+    let (text, events) = drawn(args, &targets, &sources, &context.terminal.clone(), context)?;
+    context.print(&text)?;
+    match &args.save {
+        Some(name) => fixture::save(name, &events, context),
+        None => Ok(()),
+    }
+}
+
+/// Draws it after each save, with marks at what changed.
+fn watch(
+    args: &Args,
+    shipped: &Sources,
+    targets: &[Target],
+    context: &mut Context<'_>,
+) -> Result<(), CliError> {
+    if args.input.as_ref().is_some_and(|path| path.as_os_str() == "-") {
+        return Err(CliError::Usage("--watch reads the events again, and stdin is read once".to_owned()));
+    }
+    let mut before: Option<String> = None;
+    let terminal = context.terminal.narrower(MARK);
+    draw_each(shipped, targets, context, |sources, context| {
+        let time = context.terminal.time_of_day();
+        context.print(&format!("{}\n", context.terminal.paint(Tone::Dim, &time)))?;
+        let (text, _) = drawn(args, targets, sources, &terminal, context)?;
+        let shown = match &before {
+            None => text.lines().map(indented).collect(),
+            Some(before) if *before == text => "  nothing changed\n".to_owned(),
+            Some(before) => marked(before, &text, LINES_MAX, &terminal).text,
+        };
+        before = Some(text);
+        context.print(&shown)
+    })
+}
+
+/// A line without a mark, among others that have one.
+pub(super) fn indented(line: &str) -> String {
+    if line.is_empty() { "\n".to_owned() } else { format!("  {line}\n") }
+}
+
+/// What is shown of these files, and the events that can be saved.
+fn drawn(
+    args: &Args,
+    targets: &[Target],
+    sources: &Sources,
+    terminal: &Terminal,
+    context: &mut Context<'_>,
+) -> Result<(String, Vec<TestEvent>), CliError> {
+    let compiled = compiled(sources, context)?;
+    let preview = subscriber(args, targets, &compiled)?;
     let given = given(args, &preview, &compiled, context)?;
     let Some(first) = given.events.first() else {
         let types = preview.types().join(", ");
@@ -111,16 +169,26 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
             "there is no event of {types} yet; without --last an example is used"
         )));
     };
-    let page = Page { args, preview: &preview, sources: &sources, terminal: &context.terminal };
+    let page = Page { args, preview: &preview, sources, terminal };
     let text = match args.hostile {
         true => page.hostile(first),
         false => page.batches(&given),
     };
-    context.print(&text)?;
-    match &args.save {
-        Some(name) => fixture::save(name, given.events.get(..given.own()).unwrap_or_default(), context),
-        None => Ok(()),
-    }
+    Ok((text, given.events.get(..given.own()).unwrap_or_default().to_vec()))
+}
+
+/// What `aside preview ID --watch` shows; `None` if there is no such subscriber or no event.
+pub(super) fn text_of(
+    id: &str,
+    sources: &Sources,
+    compiled: &Compiled,
+    terminal: &Terminal,
+) -> Option<String> {
+    let preview = Preview::new(compiled, id)?;
+    let given = examples(&preview);
+    given.events.first()?;
+    let args = &Args { watch: true, ..Args::default() };
+    Some(Page { args, preview: &preview, sources, terminal }.batches(&given))
 }
 
 /// The subscriber that the argument names.
@@ -164,9 +232,13 @@ fn given(
         let events = last(preview, usize::from(count), &severities, context)?;
         return Ok(Given { events: all(events), origin: "from the history", is_real: true });
     }
+    Ok(examples(preview))
+}
+
+fn examples(preview: &Preview<'_>) -> Given {
     let (events, is_invented) = preview.examples();
     let origin = if is_invented { "invented, as its types have no example" } else { "an example" };
-    Ok(Given { events, origin, is_real: false })
+    Given { events, origin, is_real: false }
 }
 
 /// The events of a file or of stdin.
@@ -311,7 +383,8 @@ impl Page<'_> {
 
     /// A line with words at its right edge, or after it if there is no room.
     fn line(&self, head: &str, right: &str) -> String {
-        let columns = self.terminal.columns.unwrap_or(COLUMNS);
+        let mark = if self.args.watch { MARK } else { 0 };
+        let columns = self.terminal.columns.unwrap_or(COLUMNS - mark);
         let room = columns.saturating_sub(width(right) + 2);
         let head = match self.terminal.columns {
             Some(_) => super::terminal::cut(head, room).into_owned(),

@@ -19,7 +19,7 @@ use journal::{background, time::Timestamp};
 use self::{compared::Compared, judge::Judged, report::Page};
 use super::{
     CliError, Context,
-    check::{Target, compiled},
+    check::{Target, compiled, read},
     run::timed,
 };
 use crate::{
@@ -103,7 +103,8 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
         return Err(CliError::Usage("--until is before --since".to_owned()));
     }
     let (state, folder) = (context.state()?, context.paths()?.config.clone());
-    let (sources, rules) = compiled(Sources::shipped(), &[Target::Layer(folder)], context)?;
+    let sources = read(Sources::shipped(), &[Target::Layer(folder)]);
+    let rules = compiled(&sources, context)?;
     let own = rules.rules.subscribers.iter();
     let mut known: Vec<String> = own.map(|rule| rule.id.in_file().to_owned()).collect();
     known.extend(ids_in_force(&RulesStore::new(&state)));

@@ -135,6 +135,20 @@ impl Terminal {
         }
     }
 
+    /// The same with fewer columns.
+    pub(super) fn narrower(&self, by: usize) -> Self {
+        Self { columns: self.columns.map(|columns| columns.saturating_sub(by)), ..self.clone() }
+    }
+
+    /// The time of day now, as opposed to the start of the command.
+    pub(super) fn time_of_day(&self) -> String {
+        let now = Clock::starting_at(Timestamp::ZERO).now();
+        let zone = self.moments.zone.map_or(TimeZone::UTC, |zone| zone());
+        let now =
+            i64::try_from(now.as_millis()).ok().and_then(|now| jiff::Timestamp::from_millisecond(now).ok());
+        now.map(|now| now.to_zoned(zone).strftime("%H:%M:%S").to_string()).unwrap_or_default()
+    }
+
     /// A relative time for users: `3m ago`.
     pub(super) fn moment(&self, at: &str) -> String {
         self.moments.relative(at)

@@ -19,9 +19,10 @@ pub(super) use self::line::shown;
 use self::{line::explained, mutate::Tried};
 use super::{
     CliError, Context,
-    check::{Target, compiled, is_path, over_layer},
+    check::{Target, compiled, is_path, over_layer, read},
     junit,
     run::timed,
+    saves::draw_each,
     terminal::{Terminal, Tone, width},
 };
 use crate::config::{
@@ -53,6 +54,9 @@ pub(super) struct Args {
     /// Write what happened into `decoded` and `text` of the failed tests, after asking
     #[arg(long, conflicts_with = "format")]
     update: bool,
+    /// Run them again after each save, until Ctrl-C
+    #[arg(long, conflicts_with_all = ["update", "mutate", "format"])]
+    watch: bool,
     /// Change one key at a time, and list the changes that no test notices
     #[arg(long, conflicts_with_all = ["run", "update"])]
     mutate: bool,
@@ -81,9 +85,26 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
     let (paths, ids): (Vec<&String>, Vec<&String>) = args.wanted.iter().partition(|wanted| is_path(wanted));
     let targets = over_layer(&own.config, &paths)?;
     let base = if ids.is_empty() { Sources::shipped() } else { Sources::shipped_with_tests() };
-    let (sources, compiled) = compiled(base, &targets, context)?;
-    check_ids(&ids, &compiled)?;
-    let is_wanted = Wanted { ids: &ids, files: &targets, sources: &sources, run: args.run.as_ref() };
+    if args.watch {
+        return draw_each(&base, &targets, context, |sources, context| {
+            let time = context.terminal.time_of_day();
+            context.print(&format!("{}\n", context.terminal.paint(Tone::Dim, &time)))?;
+            run_on(args, (&ids, &targets), sources, context)
+        });
+    }
+    run_on(args, (&ids, &targets), &read(base, &targets), context)
+}
+
+/// Runs the tests in these files.
+fn run_on(
+    args: &Args,
+    (ids, targets): (&[&String], &[Target]),
+    sources: &Sources,
+    context: &mut Context<'_>,
+) -> Result<(), CliError> {
+    let compiled = compiled(sources, context)?;
+    check_ids(ids, &compiled)?;
+    let is_wanted = Wanted { ids, files: targets, sources, run: args.run.as_ref() };
     if args.mutate && args.format == TestFormat::Junit {
         return Err(CliError::Usage("--mutate prints text or JSON, and JUnit has tests alone".to_owned()));
     }
@@ -94,14 +115,14 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
         return mutate(&is_wanted, &compiled, args.format, context);
     }
     let text = match args.format {
-        TestFormat::Text => text(&ran, took, &sources, &context.terminal),
+        TestFormat::Text => text(&ran, took, sources, &context.terminal),
         TestFormat::Json => format!("{}\n", to_json(&ran)),
         TestFormat::Junit => to_junit(&ran),
     };
     context.print(&text)?;
     let failing: Vec<Case<'_>> = ran.iter().filter(|ran| ran.outcome.is_err()).map(|ran| ran.case).collect();
     let failed = match args.update && failed > 0 {
-        true => update::run(&failing, &sources, args.yes, context)?,
+        true => update::run(&failing, sources, args.yes, context)?,
         false => failed,
     };
     match failed {
@@ -145,7 +166,7 @@ fn mutate(
     }
 }
 
-fn check_ids(ids: &[&String], compiled: &Compiled) -> Result<(), CliError> {
+pub(super) fn check_ids(ids: &[&String], compiled: &Compiled) -> Result<(), CliError> {
     let known: Vec<&str> = compiled.rules.subscribers.iter().map(|rule| rule.id.as_str()).collect();
     let Some(unknown) = ids.iter().find(|id| !known.contains(&id.as_str())) else { return Ok(()) };
     let meant = nearest(unknown, known).map(|meant| format!("; did you mean `{meant}`?")).unwrap_or_default();
@@ -222,6 +243,37 @@ fn text(ran: &[Ran<'_>], took: Duration, sources: &Sources, terminal: &Terminal)
     text.push_str(if failed == 0 { "" } else { "\n" });
     let _ = writeln!(text, "{}", terminal.wrap(&summary, 0, 2));
     text
+}
+
+/// The tests of some subscribers.
+pub(super) struct Tested {
+    /// The number of those that failed.
+    pub(super) failed: usize,
+    all: usize,
+    /// Why they failed, without what `aside check` finds too.
+    pub(super) text: String,
+}
+
+impl Tested {
+    /// Such as `test 4 ok`.
+    pub(super) fn words(&self) -> String {
+        match self.failed {
+            0 => format!("test {} ok", self.all),
+            failed => format!("test {failed} of {} failed", self.all),
+        }
+    }
+}
+
+/// Runs the tests of these subscribers; without ids those of all files that are not shipped.
+pub(super) fn tested(ids: &[&String], compiled: &Compiled, sources: &Sources, terminal: &Terminal) -> Tested {
+    let cases = Cases::new(compiled);
+    let ran = run_tests(&cases, &Wanted { ids, files: &[], sources, run: None });
+    let explain = |ran: &Ran<'_>| match &ran.outcome {
+        Err(wrong @ Wrong::Failed(_)) => Some(explained(&ran.case, wrong, sources, terminal)),
+        Err(Wrong::Invalid(_)) | Ok(()) => None,
+    };
+    let failed = ran.iter().filter(|ran| ran.outcome.is_err()).count();
+    Tested { failed, all: ran.len(), text: ran.iter().filter_map(explain).collect() }
 }
 
 fn to_json(ran: &[Ran<'_>]) -> Value {

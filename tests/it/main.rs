@@ -12,6 +12,7 @@ mod clock;
 mod config;
 mod crash;
 mod demo;
+mod dev;
 mod differences;
 mod docs;
 mod doctor;

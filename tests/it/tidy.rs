@@ -130,7 +130,7 @@ const OUTSIDE: &[(&str, Where)] = &[
     ("clap_mangen", Where::Only(&["cli/generated.rs"])),
     ("jsonc_parser", Where::Only(&["cli/install/"])),
     ("shlex", Where::Only(&["api/wire/trust.rs", "cli/help.rs", "cli/install/", "sink/"])),
-    ("similar", Where::Only(&["cli/edit.rs", "cli/install/plan.rs", "probe/files/known.rs"])),
+    ("similar", Where::Only(&["cli/edit.rs", "cli/install/plan.rs", "cli/saves.rs", "probe/files/known.rs"])),
     ("listenfd", Where::Only(&["daemon/listen.rs"])),
     ("sd_notify", Where::Only(&["cli/serve.rs"])),
     ("globset", Where::Only(&["capability/paths.rs"])),
