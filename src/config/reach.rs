@@ -14,9 +14,16 @@ use crate::config::{
 /// A finding about a value that a core subscriber may not have; absent for others.
 pub(super) type Refusal<'r> = Option<&'r dyn Fn(&Value<'_>, &str) -> Diagnostic>;
 
+/// Reports all of it.
+pub(super) fn check(section: &mut Section<'_>, rule: &OutputRule, held: Held, refusal: Refusal<'_>) {
+    check_audience(section, rule, refusal);
+    check_escalation(section, rule, refusal);
+    check_region(section, rule, held, refusal);
+}
+
 /// Reports settings that keep a core subscriber from its agent, and warns of an activation without
 /// an agent.
-pub(super) fn check_audience(section: &mut Section<'_>, rule: &OutputRule, refusal: Refusal<'_>) {
+fn check_audience(section: &mut Section<'_>, rule: &OutputRule, refusal: Refusal<'_>) {
     if rule.audience != Audience::User {
         return;
     }
@@ -31,7 +38,7 @@ pub(super) fn check_audience(section: &mut Section<'_>, rule: &OutputRule, refus
 }
 
 /// Reports a core subscriber that keeps a critical event from being critical.
-pub(super) fn check_escalation(section: &mut Section<'_>, rule: &OutputRule, refusal: Refusal<'_>) {
+fn check_escalation(section: &mut Section<'_>, rule: &OutputRule, refusal: Refusal<'_>) {
     let Some(refusal) = refusal.filter(|_| rule.escalate_at.is_none()) else { return };
     let message = "a critical event of a core subscriber is always critical";
     section.object("escalate_at", |value| refusal(value, message));
@@ -48,7 +55,7 @@ pub(super) struct Held {
 
 /// Reports a `region` without anything that a region could have, and one without a delivery that
 /// other keys need.
-pub(super) fn check_region(section: &mut Section<'_>, rule: &OutputRule, held: Held, refusal: Refusal<'_>) {
+fn check_region(section: &mut Section<'_>, rule: &OutputRule, held: Held, refusal: Refusal<'_>) {
     let is_only = rule.region == RegionUse::Only;
     if !held.has_states && section.value("region").is_some() {
         let message = "a region has conditions and retained states, and this subscriber makes none";

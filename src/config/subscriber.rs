@@ -165,21 +165,12 @@ fn read(documents: &[Rc<Document<'_>>], context: &Context<'_>) -> SubscriberFile
     let mut keys = limits::Keys::read(&mut batching);
     let batching_rule = limits::read_batching(&mut batching, &keys);
     let dedupe = limits::read_dedupe(&mut batching, &mut keys, &batching_rule);
-    let Later { threshold: threshold_rule, absence, limited, repeated } =
-        read_later([&mut threshold, &mut absent, &mut limits, &mut repeat], documents, context, core);
+    let later = read_later([&mut threshold, &mut absent, &mut limits, &mut repeat], documents, context, core);
     let LayoutRule { layout, own: own_text, words, mut places } =
         layout::read(&mut output, id.as_ref(), [first.file(), document.file()], &context.templates);
     let output_rule = read_output(&mut output, layout, words, context);
-    let refuse = |value: &Value<'_>, message: &str| match core {
-        Some(core) => core.refusal(value, message),
-        None => value.error(message),
-    };
-    let refusal: reach::Refusal<'_> = (core.is_some() || activity == Activity::Core).then_some(&refuse);
-    reach::check_audience(&mut output, &output_rule, refusal);
-    reach::check_escalation(&mut output, &output_rule, refusal);
-    let has_states = limited.resolve.is_some() || absence.is_some() || limited.retain.is_some();
-    let held = reach::Held { has_states, is_repeated: repeated.is_some() };
-    reach::check_region(&mut output, &output_rule, held, refusal);
+    check_reach(&mut output, &output_rule, &later, core, activity);
+    let Later { threshold: threshold_rule, absence, limited, repeated } = later;
     let (tests, wrong_tests) = read_tests(document, context);
 
     let place = subscriber.value("id").map(Value::place);
@@ -230,6 +221,25 @@ fn read(documents: &[Rc<Document<'_>>], context: &Context<'_>) -> SubscriberFile
         places,
         found,
     }
+}
+
+/// Reports what keeps the notifications of a subscriber from its agent.
+fn check_reach(
+    output: &mut Section<'_>,
+    rule: &OutputRule,
+    later: &Later,
+    core: Option<&Protected>,
+    activity: Activity,
+) {
+    let refuse = |value: &Value<'_>, message: &str| match core {
+        Some(core) => core.refusal(value, message),
+        None => value.error(message),
+    };
+    let refusal: reach::Refusal<'_> = (core.is_some() || activity == Activity::Core).then_some(&refuse);
+    let Later { absence, limited, repeated, threshold: _ } = later;
+    let has_states = limited.resolve.is_some() || absence.is_some() || limited.retain.is_some();
+    let held = reach::Held { has_states, is_repeated: repeated.is_some() };
+    reach::check(output, rule, held, refusal);
 }
 
 /// The rules of the stages after batching.

@@ -197,7 +197,8 @@ impl<'a> Player<'a> {
 
     /// Reads the regions whose times `is_due` selects.
     fn read_regions(&mut self, regions: &mut Regions<'_>, is_due: impl Fn(Duration) -> bool) {
-        while let Some((number, due)) = regions.0.pop_front_if(|(_, region)| is_due(region.at)) {
+        while regions.0.front().is_some_and(|(_, region)| is_due(region.at)) {
+            let (number, due) = regions.0.pop_front().expect("it was looked at");
             self.advance(due.at);
             let region = self.engine.region(&due.session);
             let text = region.map(|region| region_document(&region, due.max_tokens));
