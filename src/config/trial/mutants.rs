@@ -1,7 +1,7 @@
 //! The changes of a subscriber's files that its tests should notice.
 //!
 //! Each mutant is the subscriber's file, or the template that writes its text, with one change. The
-//! rows of the tables of keys say which changes a value has ([`change`]), so a new key has its own
+//! rows of the tables of keys say which changes a value has (`change`), so a new key has its own
 //! without more code. A mutant is compiled with the files that its tests need, and is tested by the
 //! subscriber's tests in the engine that every test has. None is a change that the reader of the file
 //! refuses, or that compiles to the same rules as the file or as an earlier mutant.
