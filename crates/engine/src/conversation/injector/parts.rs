@@ -124,11 +124,7 @@ impl Injector {
             // Only a return counts as a lost delivery. A notification that was recalled because its
             // context was lost had been delivered.
             if entry.returned_from.is_some() || !is_worth_repeating(&entry.notification) {
-                match entry.notification.repeat {
-                    // It comes again anyway.
-                    Some(_) => self.note_delivered(entry, now),
-                    None => self.end_uncertain(entry),
-                }
+                self.note_unconfirmed(entry, now);
             } else {
                 entry.returned_from = Some(lease.injection);
                 self.put_back(entry);

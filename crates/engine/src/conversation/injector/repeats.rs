@@ -52,32 +52,26 @@ impl Received {
 impl Injector {
     /// Notes that an entry has arrived at `now`: it waits for its repetition, or is remembered.
     pub(super) fn note_delivered(&mut self, entry: Entry, now: Timestamp) {
-        if entry.is_answered {
-            return;
-        }
-        if !entry.holds.is_empty() {
-            // It was snoozed on its way.
-            return self.wait_again(entry);
-        }
-        let Some(repeat) = entry.notification.repeat.clone() else {
-            return self.delivered.insert(entry.notification);
-        };
-        let holds_no_more = repeat.until == RepeatUntil::Resolved && entry.notification.unresolved.is_empty();
-        let is_over = holds_no_more || entry.notification.is_resolved();
-        let number = entry.reminder + 1;
-        match repeat.next(number, now).filter(|_| !is_over) {
-            Some((wait, priority)) => {
-                let notification = raised(entry.notification.clone(), priority);
-                let holds = vec![Hold::Deferred { since: now, waits: vec![wait], by: DelayedBy::Repetition }];
-                self.wait_again(Entry { notification, holds, ..entry });
-            }
-            None if repeat.until == RepeatUntil::Answered && !is_over => {
+        match after_delivery(entry, now) {
+            After::Again(entry) => self.wait_again(entry),
+            After::Unanswered(entry) => {
                 self.end(&entry.notification, Reason::Unanswered);
                 if !entry.notification.unresolved.is_empty() {
                     self.delivered.insert(entry.notification);
                 }
             }
-            None => self.delivered.insert(entry.notification),
+            After::Over(entry) if entry.is_answered => {}
+            After::Over(entry) => self.delivered.insert(entry.notification),
+        }
+    }
+
+    /// Notes that an entry was not confirmed in time, at `now`, and does not go back: it waits for its
+    /// repetition, as it comes again anyway, or ends.
+    pub(super) fn note_unconfirmed(&mut self, entry: Entry, now: Timestamp) {
+        match after_delivery(entry, now) {
+            After::Again(entry) => self.wait_again(entry),
+            After::Unanswered(entry) => self.end(&entry.notification, Reason::Unanswered),
+            After::Over(entry) => self.end_uncertain(entry),
         }
     }
 
@@ -203,6 +197,40 @@ impl Injector {
                 self.arrived.insert(*id);
             }
         }
+    }
+}
+
+/// What follows a delivery.
+enum After {
+    /// It waits for its repetition, or for the end of its snooze.
+    Again(Entry),
+    /// Nobody answered its last delivery.
+    Unanswered(Entry),
+    /// Nothing.
+    Over(Entry),
+}
+
+fn after_delivery(entry: Entry, now: Timestamp) -> After {
+    if entry.is_answered {
+        return After::Over(entry);
+    }
+    if !entry.holds.is_empty() {
+        // It was snoozed on its way.
+        return After::Again(entry);
+    }
+    let Some(repeat) = entry.notification.repeat.clone() else { return After::Over(entry) };
+    let holds_no_more = repeat.until == RepeatUntil::Resolved && entry.notification.unresolved.is_empty();
+    if holds_no_more || entry.notification.is_resolved() {
+        return After::Over(entry);
+    }
+    match repeat.next(entry.reminder + 1, now) {
+        Some((wait, priority)) => {
+            let notification = raised(entry.notification.clone(), priority);
+            let holds = vec![Hold::Deferred { since: now, waits: vec![wait], by: DelayedBy::Repetition }];
+            After::Again(Entry { notification, holds, ..entry })
+        }
+        None if repeat.until == RepeatUntil::Answered => After::Unanswered(entry),
+        None => After::Over(entry),
     }
 }
 
