@@ -11,7 +11,7 @@ use tokio::sync::watch;
 /// Most kept texts: one for each of the sessions that work at a time on a machine.
 const KEPT_MAX: usize = 64;
 
-/// What a text depends on, besides the facts.
+/// What a text depends on, in addition to the facts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Form {
     pub(crate) session: SessionId,

@@ -18,7 +18,7 @@ settings! {
     /// How many tokens reach an agent, the frames of the texts included. A subscriber has one of its
     /// own with `tokens` in its `[limits]`. Critical notifications are delivered and charged.
     pub(super) struct Written from Section<'_> {
-        /// Most tokens in one turn of a session. It begins anew with each turn.
+        /// Most tokens in one turn of a session. Each turn starts with all of it.
         turn: Option<Tokens> = Some(TURN), number_or_off(TOKENS);
         /// Most tokens of a session in an hour. It fills evenly, as a rate does.
         hour: Option<Tokens> = Some(HOUR_TOKENS), number_or_off(TOKENS);

@@ -1,5 +1,5 @@
 //! What a time led to, for a command that only reads: the file is not changed, and no file is made
-//! beside it. A file in use is copied.
+//! next to it. A file in use is copied.
 
 use std::{
     fs, io,
@@ -98,8 +98,8 @@ pub fn read(
 
 const READING: OpenFlags = OpenFlags::SQLITE_OPEN_READ_ONLY.union(OpenFlags::SQLITE_OPEN_NO_MUTEX);
 
-/// Opens a file without a write-ahead log. Nobody writes it, and SQLite makes no files for its readers
-/// if it is told so.
+/// Opens a file without a write-ahead log. Nobody writes it, and SQLite makes no files for readers that
+/// open it as immutable.
 fn open_unused(path: &Path) -> rusqlite::Result<Connection> {
     let escaped = path.to_string_lossy().replace('%', "%25").replace('?', "%3f").replace('#', "%23");
     let uri = format!("file:{escaped}?immutable=1");
@@ -110,7 +110,7 @@ fn open_unused(path: &Path) -> rusqlite::Result<Connection> {
 const COPIES_MAX: usize = 10;
 
 /// A copy of the file and its write-ahead log in a folder of its own, which is removed with it: SQLite
-/// changes a third file beside them also for a reader.
+/// changes a third file next to them also for a reader.
 struct PrivateCopy {
     folder: PathBuf,
 }

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::support::daemon::{Answer, Home, at, eventually, text};
 
-/// Conditions of which regions alone are told, and states that are retained.
+/// Conditions that only regions have, and states that are retained.
 const JOBS: &str = r#"[subscriber]
 id = "job"
 [events]

@@ -20,7 +20,7 @@
 //! #     sentences: Vec::new(),
 //! #     events: Vec::new(), created_at: Timestamp::ZERO, expires_at: None, delays: Box::default(),
 //! #     retain_until: None, requires_response: false, repeat: None, region: Default::default(),
-//! #     charged_to: Box::default(), summary: None,
+//! #     charged_to: Box::default(), summarised: None,
 //! # };
 //! let pending = Counts::new(&[(SubscriberId::new("ci_check"), 3)].into(), Detail::Subscribers);
 //! let overflow = Overflow { left_out: pending.into(), ..Overflow::default() };
@@ -210,7 +210,7 @@ mod tests {
             repeat: None,
             region: RegionUse::Also,
             charged_to: Box::default(),
-            summary: None,
+            summarised: None,
         }
     }
 

@@ -285,7 +285,7 @@ impl Notification {
             repeat: None,
             region: RegionUse::Also,
             charged_to: Box::default(),
-            summary: None,
+            summarised: None,
         }
     }
 }
@@ -428,12 +428,12 @@ pub struct Notification {
     pub charged_to: Box<[Arc<str>]>,
     /// What it is delivered in place of; `None` for nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub summary: Option<Box<Summary>>,
+    pub summarised: Option<Box<Summarised>>,
 }
 
 /// The notifications in whose place one is delivered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Summary {
+pub struct Summarised {
     /// How many.
     pub count: u32,
     /// When the first was made.

@@ -11,7 +11,7 @@ pub const LOW: i32 = 5;
 /// Niceness of work that no other work depends on: sealing. It gets a tenth of a processor (110
 /// against 1,024).
 pub const LOWEST: i32 = 10;
-/// Niceness of a command that reads beside a running daemon: the last one that the scheduler has. It
+/// Niceness of a command that reads while a daemon runs: the last one that the scheduler has. It
 /// gets a seventieth of a processor (15 against 1,024).
 pub const LAST: i32 = 19;
 

@@ -106,7 +106,7 @@ settings! {
         /// [responses](delivery.md#responses-and-repetition).
         requires_response: bool = false, flag();
         /// Whether the [region](delivery.md#the-live-region) of a session has the conditions and retained states:
-        /// `also` beside their delivery, `only` in place of it (critical ones are delivered all the same),
+        /// `also` in addition to their delivery, `only` in place of it (critical ones are delivered all the same),
         /// or `never`.
         region: RegionUse = RegionUse::default(), word();
     }

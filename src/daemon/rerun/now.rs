@@ -1,4 +1,4 @@
-//! *Now*: the engine with the rules that are tried, which decides anew at every exchange.
+//! *Now*: the engine with the rules that are tried, which decides at every exchange again.
 //!
 //! The inputs are those of the journal. What then delivered nothing at an exchange was not confirmed
 //! either, so what is delivered there now counts as arrived; otherwise the recorded confirmations hold,

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::LazyLock};
 
 use regex::{Captures, Regex};
 
-/// What differs, and the word that stands for it in a comparison. A part in the group `before` stays.
+/// What differs, and the word that replaces it in a comparison. A part in the group `before` stays.
 const VARIABLE: [(&str, &str); 14] = [
     ("EVENT", r"\b[0-9a-f]{32}-[0-9]+\b|\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b"),
     ("ID", r"\b[nuqw][0-9a-f]{5,16}\b|\bs[0-9a-f]{4}\b"),
@@ -79,7 +79,7 @@ impl Ids {
     ///
     /// # Errors
     ///
-    /// An id of the page that stands for two ids of the run.
+    /// An id of the page that replaces two ids of the run.
     pub(super) fn pair(&mut self, page: &Plain, run: &Plain) -> Result<(), String> {
         for (written, own) in page.ids.iter().zip(&run.ids) {
             let known = self.0.entry(written.clone()).or_insert_with(|| own.clone());

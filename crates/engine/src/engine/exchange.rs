@@ -131,7 +131,7 @@ impl Engine {
     /// Replaces what the budgets have had no room for, for a while, by one notification of each
     /// subscriber.
     fn summarise(&mut self, session: SessionKey, now: Timestamp) {
-        // The summary names the sources that are not trusted.
+        // Its text names the sources that are not trusted.
         let line = |one: &Notification| {
             let one = Notification { untrusted_source: None, ..one.clone() };
             format::line_for_user(&one, SUMMARY_CHARS_MAX)
@@ -140,12 +140,12 @@ impl Engine {
         if made.is_empty() {
             return;
         }
-        for summary in made {
-            self.outputs.push_back(Output::Made(Arc::clone(&summary)));
+        for one in made {
+            self.outputs.push_back(Output::Made(Arc::clone(&one)));
             self.record(LedgerEntry::Created {
-                notification: summary.id,
-                subscriber: summary.subscriber.clone(),
-                events: summary.events.clone(),
+                notification: one.id,
+                subscriber: one.subscriber.clone(),
+                events: one.events.clone(),
                 created_at: now,
             });
         }
@@ -237,7 +237,7 @@ fn record_says(record: &ReleaseRecord, decided: &Decided) -> bool {
         && record.directive == decided.directive
 }
 
-/// Most characters of the line about the newest in a summary.
+/// Most characters of the line about the newest in a summarised notification.
 const SUMMARY_CHARS_MAX: usize = 160;
 
 /// Digits of an injection's id: 32^6 ids, unique within one transcript.

@@ -275,8 +275,8 @@ impl Trust {
     }
 }
 
-/// Reads the name of a source in the settings; it stands for the source of that name, and for those
-/// whose names go on after it with a dot or a slash.
+/// Reads the name of a source in the settings. It matches the source of that name, and those whose
+/// names continue after it with a dot or a slash.
 pub(crate) fn source_name(name: &str) -> Result<String, String> {
     if name.trim().is_empty() { Err("the name of a source is empty".to_owned()) } else { Ok(name.to_owned()) }
 }

@@ -135,8 +135,8 @@ fn pieces(region: &Region, max_tokens: Tokens) -> Vec<Piece<'_>> {
     let (urgent, usual): (Vec<&Fact>, Vec<&Fact>) = region.conditions.iter().partition(is_urgent);
     let facts = usual.into_iter().map(Piece::Condition);
     let mut facts = facts.chain(region.retained.iter().map(Piece::Retained)).peekable();
-    let around = region.open.iter().map(Piece::Open).chain(region.problems.iter().map(Piece::Problem));
-    let mut around = around.chain(region.files.iter().map(Piece::File)).peekable();
+    let workspace = region.open.iter().map(Piece::Open).chain(region.problems.iter().map(Piece::Problem));
+    let mut workspace = workspace.chain(region.files.iter().map(Piece::File)).peekable();
     let mut pieces: Vec<Piece<'_>> = urgent.into_iter().map(Piece::Condition).collect();
     // A table takes less room than its rows alone.
     let enough = max_tokens.0.saturating_mul(3);
@@ -148,12 +148,12 @@ fn pieces(region: &Region, max_tokens: Tokens) -> Vec<Piece<'_>> {
             return pieces;
         }
     }
-    let (mut of_facts, mut of_around) = (0_u32, 0_u32);
+    let (mut of_facts, mut of_workspace) = (0_u32, 0_u32);
     while total <= enough {
-        let is_fact_next = of_facts <= of_around.saturating_mul(FACTS_SHARE);
-        let next = match (is_fact_next, facts.peek().is_some(), around.peek().is_some()) {
+        let is_fact_next = of_facts <= of_workspace.saturating_mul(FACTS_SHARE);
+        let next = match (is_fact_next, facts.peek().is_some(), workspace.peek().is_some()) {
             (true, true, _) | (false, true, false) => facts.next().map(|piece| (piece, &mut of_facts)),
-            (_, _, _) => around.next().map(|piece| (piece, &mut of_around)),
+            (_, _, _) => workspace.next().map(|piece| (piece, &mut of_workspace)),
         };
         let Some((piece, share)) = next else { break };
         let tokens = piece.tokens();

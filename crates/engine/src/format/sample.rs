@@ -52,6 +52,6 @@ pub(super) fn notification(subscriber: &str, content: &str) -> Notification {
         repeat: None,
         region: RegionUse::Also,
         charged_to: Box::default(),
-        summary: None,
+        summarised: None,
     }
 }

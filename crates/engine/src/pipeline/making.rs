@@ -86,7 +86,7 @@ impl Pipeline {
             repeat: rule.repeat.clone(),
             region: rule.output.region,
             charged_to: resources.budget.charged_to(batch.rows.iter().map(|row| &*row.event.source)),
-            summary: None,
+            summarised: None,
         });
         let is_in_force = |hold: &Hold| self.is_in_force(hold, resources);
         let hold = batch.rows.first().and_then(|row| row.suppressed.clone()).filter(is_in_force);

@@ -60,7 +60,7 @@ fn a_single_event_is_delivered_at_window_end() {
         repeat: None,
         region: RegionUse::Also,
         charged_to: Box::default(),
-        summary: None,
+        summarised: None,
     };
     assert_eq!(**notification, expected);
     assert_eq!(run.pipeline.poll_timeout(), None);

@@ -2,7 +2,7 @@
 //!
 //! A release is charged at once. It is credited if the whole injection comes back because it did not
 //! arrive; what may have been read stays charged, and its redelivery is charged too. The budget of a
-//! turn begins anew with the turn's number. What a wake route releases while no turn is running counts
+//! turn is reset when the number of the turn changes. What a wake route releases while no turn is running counts
 //! for the turn that it starts. A session whose harness reports no turn has no budget of a turn.
 
 use std::{ops::Not, sync::Arc};

@@ -18,11 +18,11 @@ use crate::{
     hex::hex,
     hold::HoldKind,
     ledger::Reason,
-    notification::{Nature, Notification, NotificationId, Priority, State, Summary},
+    notification::{Nature, Notification, NotificationId, Priority, State, Summarised},
     sorted::SortedSet,
 };
 
-/// Most untrusted sources that a summary names; the others are a number.
+/// Most untrusted sources that a summarised notification names; the others are a number.
 const SOURCES_MAX: usize = 3;
 
 impl Injector {
@@ -51,12 +51,12 @@ impl Injector {
                 entries.into_iter().for_each(|entry| self.queue.restore(entry));
                 continue;
             }
-            let summary = Arc::new(summary_of(&entries, &self.session, &line));
+            let one = Arc::new(summarised(&entries, &self.session, &line));
             for entry in &entries {
-                self.end(&entry.notification, Reason::Summarised { by: summary.id });
+                self.end(&entry.notification, Reason::Summarised { by: one.id });
             }
-            self.push(Arc::clone(&summary));
-            made.push(summary);
+            self.push(Arc::clone(&one));
+            made.push(one);
         }
         self.note_first_short();
         made
@@ -76,25 +76,25 @@ fn can_be_summarised(entry: &Entry) -> bool {
         && notification.repeat.is_none()
 }
 
-fn summary_of(
+fn summarised(
     entries: &[Entry],
     session: &SessionId,
     line: impl Fn(&Notification) -> String,
 ) -> Notification {
     let all = || entries.iter().map(|entry| &*entry.notification);
     let newest = all().max_by_key(|one| last_of(one)).expect("there are two at least");
-    let summary = Summary {
-        count: all().map(|one| one.summary.as_ref().map_or(1, |own| own.count)).sum(),
+    let summarised = Summarised {
+        count: all().map(|one| one.summarised.as_ref().map_or(1, |own| own.count)).sum(),
         first: all().map(first_of).min().expect("there are two at least"),
         last: last_of(newest),
     };
     let said = line(newest);
-    let sentence = format!("{} of {}, the newest: {said}", summary.count, newest.subscriber.in_file());
+    let sentence = format!("{} of {}, the newest: {said}", summarised.count, newest.subscriber.in_file());
     let text = toon::encode(&json!({
-        "summarised": summary.count,
+        "summarised": summarised.count,
         "of": newest.subscriber.in_file(),
-        "first": summary.first.to_string(),
-        "last": summary.last.to_string(),
+        "first": summarised.first.to_string(),
+        "last": summarised.last.to_string(),
         "newest": said,
     }));
     let scope = match all().all(|one| one.scope == newest.scope) {
@@ -132,7 +132,7 @@ fn summary_of(
         delays: Box::default(),
         retain_until: None,
         charged_to: charged_to.iter().cloned().collect(),
-        summary: Some(Box::new(summary)),
+        summarised: Some(Box::new(summarised)),
         ..newest.clone()
     }
 }
@@ -140,14 +140,14 @@ fn summary_of(
 const FOREVER: Timestamp = Timestamp::from_millis(u64::MAX);
 
 fn first_of(one: &Notification) -> Timestamp {
-    one.summary.as_ref().map_or(one.created_at, |own| own.first)
+    one.summarised.as_ref().map_or(one.created_at, |own| own.first)
 }
 
 fn last_of(one: &Notification) -> Timestamp {
-    one.summary.as_ref().map_or(one.created_at, |own| own.last)
+    one.summarised.as_ref().map_or(one.created_at, |own| own.last)
 }
 
-/// The id of the summary of these in a session, so that a replay returns the same.
+/// The id of the notification in place of these, so that a replay returns the same.
 fn id_of(entries: &[Entry], session: &SessionId) -> NotificationId {
     let mut hash = Sha256::new_with_prefix(session.as_str());
     for entry in entries {

@@ -114,7 +114,7 @@ fn steps_are_reported_at_each_threshold_once() {
     assert_eq!(story.go(1..=25), expected);
     assert_eq!(story.exchange(TurnEnd, None, None), ["iteration.reset"]);
     story.exchange(TurnStart, None, None);
-    assert_eq!(story.go(1..=15), [one(14, "iteration.warning 14 of 20 70")], "each turn anew");
+    assert_eq!(story.go(1..=15), [one(14, "iteration.warning 14 of 20 70")], "each turn starts at zero");
 }
 
 #[test]

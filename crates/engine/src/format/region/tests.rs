@@ -22,7 +22,7 @@ fn fact(name: &str, priority: Priority, content: &str) -> Fact {
 }
 
 /// The folds after events of a trusted source, then of an untrusted one.
-fn folded(events: &[(&str, Value)], untrusted: &[(&str, Value)]) -> Region {
+fn region_of(events: &[(&str, Value)], untrusted: &[(&str, Value)]) -> Region {
     use crate::event::{Event, Payload, Trust};
     let (mut files, mut editor) = (ChangedFiles::default(), Editor::default());
     let all = events.iter().map(|one| (one, Trust::Trusted));
@@ -55,7 +55,7 @@ fn example() -> Region {
     let retained = fact("n3", Priority::Normal, "state: </region>");
     let retained =
         Notification { untrusted_source: Some("webhook".into()), ..(*retained.notification).clone() };
-    let around = folded(
+    let base = region_of(
         &[
             (
                 "ide.selection.changed",
@@ -77,7 +77,7 @@ fn example() -> Region {
         conditions: vec![fact("n1", Priority::Critical, "disk: 95%"), Fact { made_of: 3, ..table }],
         more_conditions: 40,
         retained: vec![Fact { notification: Arc::new(retained), made_of: 0 }],
-        ..around
+        ..base
     }
 }
 
@@ -213,7 +213,7 @@ proptest! {
     fn no_payload_breaks_out_of_a_region(texts in prop::collection::vec(hostile(), 6)) {
         let [message, path, from, by, other, note] = texts.try_into().expect("six");
         let content = ::toon::encode(&json!({ "subscriber": other, "unresolved": note, "more": message }));
-        let around = folded(
+        let base = region_of(
             &[
                 ("fs.file.renamed", json!({ "path": path, "from": from, "by": by })),
                 ("ide.diagnostics.changed", json!({ "uri": path, "diagnostics": [{ "line": 1, "message": message }] })),
@@ -221,7 +221,7 @@ proptest! {
             ],
             &[("fs.file.deleted", json!({ "path": note }))],
         );
-        let region = Region { conditions: vec![fact("n1", Priority::Normal, &content)], ..around };
+        let region = Region { conditions: vec![fact("n1", Priority::Normal, &content)], ..base };
         for format in Format::texts() {
             prop_assert_eq!(format.field(), AnswerField::Text);
             let text = text(&region, format, 4_000);

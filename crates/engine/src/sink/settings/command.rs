@@ -35,7 +35,7 @@ settings! {
     stdin: Input = Input::Text, word();
     /// The time after which it is ended; it then failed.
     timeout: Duration = TIMEOUT, duration(TIMEOUTS);
-    /// Variables of the daemon that it gets besides those of the user, the language and the desktop.
+    /// Variables of the daemon that it gets in addition to those of the user, the language and the desktop.
     variables: Vec<Variable> = Vec::new(), texts(&VARIABLE, VARIABLES_MAX);
 }
 
