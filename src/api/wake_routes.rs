@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_that_ends_is_woken_anew() {
+    fn an_ended_turn_is_woken_again() {
         let (routes, session) = (Arc::new(WakeRoutes::default()), SessionId::new("s1"));
         routes.know_socket(&session, socket());
         for _ in 0..9 {

@@ -53,7 +53,7 @@ pub struct WorkspaceFiles {
 }
 
 /// The nearest folder at or above `folder` that has a layer of its own: a folder `.aside` of this user
-/// or root. `None` also if that is found through a link, because sessions are told apart by their real
+/// or root. `None` also if that is found through a link, because sessions are distinguished by their real
 /// folders.
 pub fn nearest(folder: &Path) -> Option<PathBuf> {
     let is_layer = |above: &&Path| {

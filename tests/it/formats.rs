@@ -38,7 +38,7 @@ fn home() -> Home {
 }
 
 /// The answer to an exchange of session `s` after a fact, with these fields in its request.
-fn told(home: &Home, carrier: &str, fields: &Value) -> Value {
+fn text_answer(home: &Home, carrier: &str, fields: &Value) -> Value {
     home.publish(&json!({
         "type": "test.fact", "source": "cli", "severity": "info", "session": "s", "payload": { "text": HOSTILE },
     }));
@@ -183,7 +183,7 @@ fn each_format_is_accepted_in_its_place() {
         for dialect in apis(row) {
             let carrier = format!("{format} {}", dialect.as_str());
             let fields = json!({ "format": format, "dialect": dialect.as_str() });
-            let answered = told(&home, &carrier, &fields);
+            let answered = text_answer(&home, &carrier, &fields);
             assert_eq!(answered["format"], format, "{answered}");
             let others =
                 ["text", "message", "block", "messages"].iter().filter(|field| row["field"] != **field);
@@ -208,7 +208,7 @@ fn refuses(home: &Home, dialect: Dialect, cases: &[(Change<'_>, &str)]) {
     let rows = home.get("/v1/formats");
     let row = rows["formats"].as_array().into_iter().flatten().find(|row| row["format"] == "synthetic_tool");
     let fields = json!({ "format": "synthetic_tool", "dialect": dialect.as_str() });
-    let request = placed(dialect, &told(home, dialect.as_str(), &fields), row.expect("a row"));
+    let request = placed(dialect, &text_answer(home, dialect.as_str(), &fields), row.expect("a row"));
     assert_eq!(answer(dialect, &request), Ok(()), "{request:#}");
     for (change, expected) in cases {
         let mut changed = request.clone();
@@ -296,14 +296,17 @@ fn fakes_refuse_what_other_apis_refuse() {
 fn first_known_format_holds_after_a_restart() {
     let home = home();
     let daemon = home.serve();
-    let first =
-        told(&home, "c1", &json!({ "formats": ["later", "synthetic_tool", "xml"], "dialect": "responses" }));
+    let first = text_answer(
+        &home,
+        "c1",
+        &json!({ "formats": ["later", "synthetic_tool", "xml"], "dialect": "responses" }),
+    );
     assert_eq!(first["messages"][0]["type"], "function_call", "{first}");
     daemon.kill();
     let _daemon = home.serve();
     let again = home.exchange("s", &json!({ "point": "after_tool", "carrier": "c1" })).json();
     assert_eq!(again["messages"], first["messages"]);
-    let next = told(&home, "c2", &json!({}));
+    let next = text_answer(&home, "c2", &json!({}));
     assert_eq!(next["messages"][0]["type"], "function_call", "{next}");
     let args = ["exchange", "s", "after_tool", "--carrier", "c2"];
     assert_eq!(home.print(&args).trim_end(), next["messages"].to_string());
@@ -314,7 +317,7 @@ fn unknown_format_is_answered_in_the_configured_one() {
     let home = home();
     home.configure("aside.toml", "[injection]\nformat = \"toon\"\n");
     let _daemon = home.serve();
-    let answered = told(&home, "c1", &json!({ "format": "xmll", "dialect": "open" }));
+    let answered = text_answer(&home, "c1", &json!({ "format": "xmll", "dialect": "open" }));
     assert_eq!((&answered["format"], answered["text"].is_string()), (&json!("toon"), true), "{answered}");
     let notice = answered["notice_to_developer"].as_str().expect("a notice");
     let expected = "format: `xmll` is unknown and has no effect; did you mean `xml`?; \

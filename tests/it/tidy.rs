@@ -5,6 +5,7 @@
 
 mod circles;
 mod client_words;
+mod glossary;
 mod modules;
 mod names;
 mod rooms;
@@ -215,6 +216,7 @@ fn the_tree_is_tidy() {
     let mut findings = check(&files, &dependencies(&cargo));
     findings.extend(client_words::check_tree(&files));
     findings.extend(circles::check_tree(&files));
+    findings.extend(glossary::check_tree(root));
     findings.extend(modules::check_tree(&files));
     findings.extend(names::check_tree(&files, root));
     findings.extend(routes::check_tree(&files, root));

@@ -195,7 +195,7 @@ mod tests {
     use crate::api::facts::tests::{machine, print_of};
 
     #[test]
-    fn nothing_outside_of_the_folder_is_told() {
+    fn nothing_outside_of_the_folder_is_reported() {
         let outer = tempfile::tempdir().expect("a folder");
         let (inside, outside) = (outer.path().join("in"), outer.path().join("out"));
         fs::create_dir_all(inside.join("deep")).expect("made");

@@ -302,7 +302,7 @@ async fn a_slow_mount_delays_a_change_two_calls() {
 }
 
 #[tokio::test]
-async fn a_held_look_is_told_once() {
+async fn a_held_look_is_reported_once() {
     let gate = Arc::new(Gate::default());
     let mut agent = Agent::new(Delay::Until(Arc::clone(&gate)));
     agent.call(agent.touch("a", TouchKind::Read)).await;
@@ -376,7 +376,7 @@ async fn file_that_a_held_look_read_stays_known() {
 }
 
 #[tokio::test]
-async fn a_commit_during_a_look_is_not_told() {
+async fn a_commit_during_a_look_is_not_reported() {
     let gate = Arc::new(Gate::default());
     let mut agent = Agent::new(Delay::Until(Arc::clone(&gate)));
     agent.git("git init -q -b main . && git add . && git commit -qm one");

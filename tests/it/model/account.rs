@@ -75,7 +75,7 @@ pub(super) struct Account {
     chains: BTreeMap<Arc<str>, u32>,
     /// Events that a subscriber has not accounted for yet, and whether each is a row of an open
     /// batch.
-    owed: BTreeMap<(Seq, SubscriberId), bool>,
+    unended: BTreeMap<(Seq, SubscriberId), bool>,
     pub(super) conditions: Conditions,
     pub(super) made: BTreeMap<NotificationId, Made>,
     pub(super) open: BTreeMap<SessionId, Known>,
@@ -113,7 +113,7 @@ impl Account {
             rules,
             scopes: BTreeMap::new(),
             chains: BTreeMap::new(),
-            owed: BTreeMap::new(),
+            unended: BTreeMap::new(),
             conditions: Conditions::default(),
             made: BTreeMap::new(),
             open: BTreeMap::new(),
@@ -179,7 +179,7 @@ impl Account {
 
     /// Every event without an outcome is a row of an open batch of an existing subscriber.
     fn assert_rows_wait(&self) {
-        for ((seq, subscriber), is_batched) in &self.owed {
+        for ((seq, subscriber), is_batched) in &self.unended {
             let exists = self.rules.subscribers.iter().any(|rule| rule.id == *subscriber);
             assert!(*is_batched && exists, "event {seq} is lost in {subscriber}");
         }
@@ -188,13 +188,13 @@ impl Account {
     /// After a shutdown no batch is open, but for those that their time alone closes.
     pub(super) fn assert_no_row_waits(&self) {
         let may_wait = |id: &SubscriberId| generations::OPEN_AFTER_SHUTDOWN.contains(&id.as_str());
-        let waiting: Vec<_> = self.owed.keys().filter(|(_, id)| !may_wait(id)).collect();
+        let waiting: Vec<_> = self.unended.keys().filter(|(_, id)| !may_wait(id)).collect();
         assert!(waiting.is_empty(), "{waiting:?}");
     }
 
     /// After the end of every session and of everything pending, nothing is without an outcome.
     pub(super) fn assert_all_ended(&self) {
-        assert_eq!(self.owed, BTreeMap::new());
+        assert_eq!(self.unended, BTreeMap::new());
         let unclaimed: Vec<_> = self.made.iter().filter(|(_, made)| made.is_unclaimed).collect();
         assert!(unclaimed.is_empty(), "still unclaimed: {unclaimed:?}");
         assert!(self.places.values().flat_map(BTreeMap::values).all(|place| *place == Place::Over));
@@ -245,9 +245,9 @@ impl Account {
             patterns.any(|pattern| asks(pattern.to_string()))
         });
         self.conditions.note(&self.rules, seq, event);
-        let before = self.owed.len();
-        self.owed.extend(asked.map(|rule| ((seq, rule.id.clone()), false)));
-        (self.owed.len() == before).then_some(LedgerEntry::Unmatched { seq })
+        let before = self.unended.len();
+        self.unended.extend(asked.map(|rule| ((seq, rule.id.clone()), false)));
+        (self.unended.len() == before).then_some(LedgerEntry::Unmatched { seq })
     }
 
     /// The answer to a carrier is not repeated if its text never left while the injection was
@@ -291,8 +291,8 @@ impl Account {
                 self.answer(notification, session, *action);
             }
             LedgerEntry::Batched { seq, subscriber } => {
-                let owed = self.owed.get_mut(&(*seq, subscriber.clone()));
-                assert_eq!(owed.map(|is_batched| std::mem::replace(is_batched, true)), Some(false));
+                let unended = self.unended.get_mut(&(*seq, subscriber.clone()));
+                assert_eq!(unended.map(|is_batched| std::mem::replace(is_batched, true)), Some(false));
             }
             LedgerEntry::EventEnded { seq, subscriber, reason } => {
                 self.settle(*seq, subscriber);
@@ -353,7 +353,7 @@ impl Account {
     /// An event ends once in a subscriber.
     fn settle(&mut self, seq: Seq, subscriber: &SubscriberId) {
         assert!(
-            self.owed.remove(&(seq, subscriber.clone())).is_some(),
+            self.unended.remove(&(seq, subscriber.clone())).is_some(),
             "event {seq} ends twice in {subscriber}"
         );
     }

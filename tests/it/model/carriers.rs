@@ -50,9 +50,9 @@ impl Carriers {
     pub(super) fn note(&mut self, exchange: &Exchange, answer: &Answer, until: Timestamp) {
         let all = self.0.entry(exchange.session.clone()).or_default();
         for before in all.iter_mut().filter(|before| before.exchange.carrier == exchange.carrier) {
-            let is_told_apart =
+            let is_distinct =
                 matches!((&before.exchange.turn, &exchange.turn), (Some(one), Some(other)) if one != other);
-            if !is_told_apart {
+            if !is_distinct {
                 before.answer = None;
             }
         }

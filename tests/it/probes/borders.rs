@@ -93,7 +93,7 @@ fn a_token_learns_of_its_sessions_folder() {
 }
 
 #[test]
-fn a_removed_folder_is_told_once() {
+fn a_removed_folder_is_reported_once() {
     for moves_away in [false, true] {
         let home = home();
         let _daemon = home.serve();

@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn questions_are_told_from_other_lines() {
+    fn questions_are_distinguished_from_other_lines() {
         for (line, is_question) in [
             ("Proceed (y/n)? ", true),
             ("Continue? [Yes/no] ", true),

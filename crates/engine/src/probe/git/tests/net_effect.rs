@@ -28,8 +28,8 @@ fn file_with_its_known_content_was_not_changed() {
             let case = format!("{known_content:?} {content:?} {is_stash}");
             let explained: Vec<&str> = looked.explained.iter().map(|path| &**path).collect();
             assert_eq!(explained, expected, "{case}");
-            let is_told = !is_stash || !expected.is_empty();
-            assert_eq!(looked.findings.len(), usize::from(is_told), "{case}");
+            let is_reported = !is_stash || !expected.is_empty();
+            assert_eq!(looked.findings.len(), usize::from(is_reported), "{case}");
             let named =
                 looked.findings.iter().any(|found| found.payload.get("changed_that_you_read").is_some());
             assert_eq!(named, !expected.is_empty(), "{case}");
