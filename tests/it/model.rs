@@ -37,10 +37,10 @@ use engine::{
     user::{OWN_USER, UserSettings},
 };
 use journal::time::Timestamp;
-use proptest::{prelude::*, test_runner::RngSeed};
+use proptest::prelude::*;
 use serde_json::json;
 
-use crate::support::{generations, restored::restored};
+use crate::support::{generations, random::fixed_cases, restored::restored};
 use account::Account;
 use strum::VariantArray;
 use timeline::{Asked, DELAYS, SCOPES, SESSIONS, SILENCES, Step, TOOLS, TYPES, What, timelines};
@@ -536,21 +536,8 @@ fn shortened_quiet_window_closes_batch_at_next_event() {
     assert!(made.iter().any(|made| made.contains("quiet") && made.contains(&created)), "{made:#?}");
 }
 
-/// The same cases in every run, unless `PROPTEST_CASES` or `PROPTEST_RNG_SEED` is set; a failing
-/// case becomes a scenario.
-fn config() -> ProptestConfig {
-    let mut config = ProptestConfig { failure_persistence: None, ..ProptestConfig::default() };
-    if std::env::var_os("PROPTEST_CASES").is_none() {
-        config.cases = CASES;
-    }
-    if config.rng_seed == RngSeed::Random {
-        config.rng_seed = RngSeed::Fixed(2);
-    }
-    config
-}
-
 proptest! {
-    #![proptest_config(config())]
+    #![proptest_config(fixed_cases(CASES, 2))]
 
     #[test]
     fn random_timelines_are_accounted_for_and_replay_identically(

@@ -20,10 +20,13 @@ use engine::{
     rules::CompiledRules,
 };
 use journal::time::Timestamp;
-use proptest::{prelude::*, test_runner::RngSeed};
+use proptest::prelude::*;
 use serde_json::json;
 
-use crate::support::drive::{Drive, Restarts, rules};
+use crate::support::{
+    drive::{Drive, Restarts, rules},
+    random::fixed_cases,
+};
 
 use InjectionPoint::{AfterTool, BeforeTool, TurnEnd, TurnStart};
 
@@ -402,19 +405,8 @@ impl<'c> Loop<'c> {
     }
 }
 
-fn config() -> ProptestConfig {
-    let mut config = ProptestConfig { failure_persistence: None, ..ProptestConfig::default() };
-    if std::env::var_os("PROPTEST_CASES").is_none() {
-        config.cases = CASES;
-    }
-    if config.rng_seed == RngSeed::Random {
-        config.rng_seed = RngSeed::Fixed(3);
-    }
-    config
-}
-
 proptest! {
-    #![proptest_config(config())]
+    #![proptest_config(fixed_cases(CASES, 3))]
 
     #[test]
     fn a_receipt_says_what_the_model_has(style in style(), choices in prop::collection::vec(any::<u8>(), 0..700)) {

@@ -17,13 +17,13 @@ use engine::{
     Engine, Input, Output, RequestId, exchange::ReleaseRecord, ledger::ConfirmedBy, records, user::OWN_USER,
 };
 use journal::{AppendBatch, Journal, JournalSettings, Level, RecordKind, files::DirFiles, time::Timestamp};
-use proptest::{prelude::*, test_runner::RngSeed};
+use proptest::prelude::*;
 use tempfile::TempDir;
 
 use super::{Content, Record, STEPS_MAX, Step, recorded};
 use crate::{
     model::timeline::{What, timelines},
-    support::generations,
+    support::{generations, random::fixed_cases},
 };
 
 const CASES: u32 = 64;
@@ -161,19 +161,8 @@ fn replayed(state: &TempDir, generation: usize) -> (Outcome, Extent) {
     rerun(&request).expect("it is replayed")
 }
 
-fn config() -> ProptestConfig {
-    let mut config = ProptestConfig { failure_persistence: None, ..ProptestConfig::default() };
-    if std::env::var_os("PROPTEST_CASES").is_none() {
-        config.cases = CASES;
-    }
-    if config.rng_seed == RngSeed::Random {
-        config.rng_seed = RngSeed::Fixed(3);
-    }
-    config
-}
-
 proptest! {
-    #![proptest_config(config())]
+    #![proptest_config(fixed_cases(CASES, 3))]
 
     #[test]
     fn replay_with_the_same_rules_changes_nothing(timeline in timelines(STEPS_MAX), other in 1..generations::GENERATIONS) {
