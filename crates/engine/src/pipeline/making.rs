@@ -12,14 +12,14 @@ use super::{
     newest::Conditions,
     origins::Origins,
     render::{RenderFailure, RenderInput},
-    row::{DeferredCounts, raw_bytes},
+    row::{DeferredCounts, Row, raw_bytes},
     rule::{Subscriber, Weight},
 };
 use crate::{
     event::Seq,
     hex::hex,
     hold::Hold,
-    notification::{InjectionPoint, Notification, NotificationId, Priority, State},
+    notification::{InjectionPoint, Notification, NotificationId, Priority, State, TemplateNotice},
 };
 
 impl Pipeline {
@@ -88,12 +88,23 @@ impl Pipeline {
             charged_to: resources.budget.charged_to(batch.rows.iter().map(|row| &*row.event.source)),
             summarised: None,
         });
+        self.queue(notification, batch.rows, rendered.words, resources);
+    }
+
+    /// Queues a notification for the engine: its events and their hold before it, its words after it.
+    fn queue(
+        &mut self,
+        notification: Arc<Notification>,
+        rows: Vec<Row>,
+        words: Vec<TemplateNotice>,
+        resources: Resources<'_>,
+    ) {
         let is_in_force = |hold: &Hold| self.is_in_force(hold, resources);
-        let hold = batch.rows.first().and_then(|row| row.suppressed.clone()).filter(is_in_force);
-        let events = RowEvents(batch.rows.into_iter().map(|row| row.event).collect());
+        let hold = rows.first().and_then(|row| row.suppressed.clone()).filter(is_in_force);
+        let events = RowEvents(rows.into_iter().map(|row| row.event).collect());
         self.outputs.push_back(PipelineOutput::Events { notification: notification.id, events, hold });
         self.outputs.push_back(PipelineOutput::Notification(Arc::clone(&notification)));
-        for (number, word) in (1..).zip(rendered.words) {
+        for (number, word) in (1..).zip(words) {
             let notification = Arc::clone(&notification);
             self.outputs.push_back(PipelineOutput::Said { notification, number, word });
         }
