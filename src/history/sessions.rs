@@ -192,13 +192,12 @@ fn injection(row: &Row<'_>) -> rusqlite::Result<(i64, InjectionLine)> {
 
 fn closed(row: &Row<'_>) -> rusqlite::Result<(i64, ClosedSession)> {
     let text = |index: usize| row.get::<_, Option<String>>(index).map(|text| text.map(Into::into));
-    let time = |index: usize| row.get::<_, Option<i64>>(index);
     let session = ClosedSession {
         id: row.get(1)?,
         is_open: false,
         opened_at: rows::time(row.get(2)?).to_string(),
-        closed_at: rows::time(time(3)?.unwrap_or_default()).to_string(),
-        seen_at: rows::time(time(4)?.unwrap_or_default()).to_string(),
+        closed_at: rows::time(row.get(3)?).to_string(),
+        seen_at: rows::time(row.get(4)?).to_string(),
         harness: HarnessView {
             name: text(5)?,
             version: text(6)?,
