@@ -7,7 +7,7 @@ use std::{
 };
 
 use engine::{
-    event::Seq,
+    event::{Seq, first_bytes},
     exchange::Answer,
     io::Output,
     notification::{NotificationId, SubscriberId},
@@ -91,7 +91,6 @@ pub fn made(id: NotificationId, subscriber: &SubscriberId, at: Timestamp, conten
     let mut digest = DefaultHasher::new();
     content.hash(&mut digest);
     let line = content.lines().next().unwrap_or_default();
-    let end = (0..=LINE_BYTES_MAX.min(line.len())).rev().find(|at| line.is_char_boundary(*at));
-    let line = end.and_then(|end| line.get(..end)).unwrap_or_default();
-    Made { id, subscriber: subscriber.clone(), at, digest: digest.finish(), line: line.into() }
+    let line = first_bytes(line, LINE_BYTES_MAX).into();
+    Made { id, subscriber: subscriber.clone(), at, digest: digest.finish(), line }
 }

@@ -25,7 +25,7 @@ pub use field_path::{FieldPath, FieldValue};
 pub use journal::Seq;
 pub use payload::{
     EVENT_BYTES_MAX, FIELD_CHARS_MAX, NESTING_MAX, Payload, PayloadError, WithEscape, clean_text, cut_text,
-    strip_text,
+    first_bytes, strip_text,
 };
 pub use scope::{Scope, SessionId, Territory, is_within};
 pub use secrets::{is_harmless, is_secret_field, mask_field, mask_secrets, mask_value};

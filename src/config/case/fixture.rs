@@ -8,7 +8,7 @@ use std::{cell::Cell, ops::Range, sync::Arc};
 
 use engine::{
     draft::{Defaults, read_any},
-    event::{FIELD_CHARS_MAX, Provenance, catalogue::OwnSeverities},
+    event::{FIELD_CHARS_MAX, Provenance, catalogue::OwnSeverities, first_bytes},
     nearest::nearest,
     pipeline::render::clean_value,
 };
@@ -162,7 +162,7 @@ fn not_json(text: &str, start: usize, error: &serde_json::Error) -> Mistake {
     let part = text.get(start..).unwrap_or_default();
     let lines = part.split_inclusive('\n').take(error.line().saturating_sub(1));
     let at = start + lines.map(str::len).sum::<usize>() + error.column().saturating_sub(1);
-    let at = (0..=at.min(text.len())).rfind(|at| text.is_char_boundary(*at)).unwrap_or(0);
+    let at = first_bytes(text, at).len();
     let end = text.get(at..).and_then(|rest| rest.chars().next()).map_or(at, |c| at + c.len_utf8());
     let message = error.to_string();
     let message = message.split(" at line ").next().unwrap_or_default();

@@ -300,6 +300,12 @@ pub fn cut_text(text: Cow<'_, str>, chars_max: usize) -> Cow<'_, str> {
     }
 }
 
+/// The longest beginning of a text that has at most `bytes_max` bytes and ends with a whole character.
+pub fn first_bytes(text: &str, bytes_max: usize) -> &str {
+    let end = (0..=bytes_max.min(text.len())).rfind(|at| text.is_char_boundary(*at));
+    end.and_then(|end| text.get(..end)).unwrap_or_default()
+}
+
 fn strip(text: &str) -> String {
     let mut kept = String::with_capacity(text.len());
     let mut rest = text.chars().peekable();
@@ -364,6 +370,12 @@ pub(super) fn is_printable_without<const N: usize>(bytes: &[u8], unwanted: [u8; 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_first_part_ends_with_a_whole_character() {
+        let found = [0, 1, 2, 3, 4, 9].map(|bytes_max| first_bytes("a\u{20ac}b", bytes_max));
+        assert_eq!(found, ["", "a", "a", "a", "a\u{20ac}", "a\u{20ac}b"]);
+    }
 
     #[test]
     fn cleaning_strips_escapes_and_invisible_characters() {

@@ -27,7 +27,7 @@ use super::{
 };
 use crate::{
     call::{Call, command::may_end_processes},
-    event::{EventRef, Severity, strip_text},
+    event::{EventRef, Severity, first_bytes, strip_text},
     settings::settings,
     sorted::{SortedMap, SortedSet},
 };
@@ -312,7 +312,7 @@ fn regex(pattern: &str) -> Regex {
 /// The ports in a text, in order, each once.
 fn ports(text: &str) -> Vec<u16> {
     let mut found = Vec::new();
-    for line in text.split(['\n', '\r']).map(|line| cut(line.trim())) {
+    for line in text.split(['\n', '\r']).map(|line| first_bytes(line.trim(), LINE_BYTES_MAX)) {
         if !line.contains(|c: char| c.is_ascii_digit()) || OF_OTHERS.is_match(line) {
             continue;
         }
@@ -327,9 +327,4 @@ fn ports(text: &str) -> Vec<u16> {
         }
     }
     found
-}
-
-fn cut(line: &str) -> &str {
-    let end = (0..=LINE_BYTES_MAX.min(line.len())).rev().find(|at| line.is_char_boundary(*at));
-    end.and_then(|end| line.get(..end)).unwrap_or_default()
 }

@@ -6,6 +6,8 @@
 
 use std::ops::Range;
 
+use crate::event::first_bytes;
+
 /// What a name promises.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Name {
@@ -257,7 +259,7 @@ fn without_spaces(rest: &str) -> (&str, usize) {
 fn quoted_or_bare(rest: &str) -> Option<(&str, usize)> {
     for quote in ["\\\"", "\"", "'", "`"] {
         if let Some(inside) = rest.strip_prefix(quote) {
-            let inside = inside.get(..floor(inside, VALUE_BYTES_MAX))?;
+            let inside = first_bytes(inside, VALUE_BYTES_MAX);
             let end = inside.find(quote).or_else(|| inside.find('\n')).unwrap_or(inside.len());
             return Some((inside.get(..end)?, quote.len()));
         }
@@ -266,14 +268,9 @@ fn quoted_or_bare(rest: &str) -> Option<(&str, usize)> {
         c.is_whitespace()
             || matches!(c, ',' | ';' | '&' | ')' | ']' | '}' | '"' | '\'' | '<' | '>' | '`' | '|')
     };
-    let inside = rest.get(..floor(rest, VALUE_BYTES_MAX))?;
+    let inside = first_bytes(rest, VALUE_BYTES_MAX);
     let value = inside.get(..inside.find(ends).unwrap_or(inside.len()))?;
     Some((value.trim_end_matches(['.', ':', '\\']), 0))
-}
-
-/// The largest boundary of a character up to `at`.
-fn floor(text: &str, at: usize) -> usize {
-    (0..=at.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0)
 }
 
 fn is_password(name: &str, written: &Written<'_>) -> bool {
@@ -364,7 +361,7 @@ fn authorization(text: &str, written: &Written<'_>) -> Option<Range<usize>> {
         return is_secret(value).then(|| start..start + value.len());
     }
     let rest = text.get(start..)?;
-    let rest = rest.get(..floor(rest, VALUE_BYTES_MAX))?;
+    let rest = first_bytes(rest, VALUE_BYTES_MAX);
     let line = rest.get(..rest.find(['\n', '"', '\'']).unwrap_or(rest.len()))?;
     let (scheme, value) = line.split_once(' ')?;
     let value = value.trim_start().split([' ', ',', ';']).next()?;
@@ -375,7 +372,7 @@ fn authorization(text: &str, written: &Written<'_>) -> Option<Range<usize>> {
 /// The cookies of a header, to the end of its line or of its quotes.
 fn cookies(text: &str, written: &Written<'_>) -> Option<Range<usize>> {
     let rest = text.get(written.start..)?;
-    let rest = rest.get(..floor(rest, VALUE_BYTES_MAX))?;
+    let rest = first_bytes(rest, VALUE_BYTES_MAX);
     let line = rest.get(..rest.find(['\n', '\r', '"', '\'']).unwrap_or(rest.len()))?.trim_end();
     let (_, value) = line.split_once('=')?;
     (value.len() >= PASSWORD_CHARS_MIN && !value.starts_with(['$', '<', '{', '=']))
