@@ -13,7 +13,7 @@ use engine::{
     notification::{NotificationId, SubscriberId, Tokens},
     sorted::SortedMap,
 };
-use journal::time::Timestamp;
+use journal::time::{Timestamp, duration_millis};
 
 /// Most notifications that are compared one by one; later ones are counted. Each takes some 300 bytes.
 pub const NOTIFICATIONS_MAX: usize = 1_000_000;
@@ -250,10 +250,7 @@ impl Comparison {
 
     fn counted(&mut self, side: Side, subscriber: &SubscriberId) -> &mut Counted {
         let index = side.index();
-        let sides = match self.rows.get_mut(subscriber) {
-            Some(_) => self.rows.get_mut(subscriber).expect("it was found"),
-            None => self.rows.get_or_default(subscriber.clone()),
-        };
+        let sides = self.rows.get_or_default(subscriber.clone());
         sides.get_mut(index).expect("there are two sides")
     }
 
@@ -276,7 +273,7 @@ impl Comparison {
         let counted = self.counted(side, &delivered.subscriber);
         counted.delivered += 1;
         counted.tokens += u64::from(delivered.tokens.0);
-        counted.delays.extend(delivered.delay.map(millis));
+        counted.delays.extend(delivered.delay.map(duration_millis));
         let entry = self.notifications.get_mut(&delivered.id);
         let own = entry.and_then(|entry| entry.sides.get_mut(side.index()));
         if let Some(Some(own)) = own {
@@ -389,10 +386,5 @@ impl Entry {
         Some(Difference { kind, id, subscriber, then: seen(then), now: seen(now), has_other_text })
     }
 }
-
-fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
-}
-
 #[cfg(test)]
 mod tests;

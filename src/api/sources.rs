@@ -8,6 +8,7 @@ use std::sync::{Arc, atomic::Ordering};
 use engine::sorted::{SortedMap, SortedSet};
 
 use axum::{Json, extract::State};
+use journal::time::duration_millis;
 use serde::Deserialize;
 
 #[cfg(test)]
@@ -83,7 +84,7 @@ fn looks(app: &App) -> LooksView {
     let slow = app.registry.looks().slow_folders().into_iter().map(|(folder, slow)| SlowView {
         folder: folder.to_string(),
         count: slow.count,
-        took_ms: u64::try_from(slow.took.as_millis()).unwrap_or(u64::MAX),
+        took_ms: duration_millis(slow.took),
     });
     let counts = meters.look.counts();
     let count: u64 = counts.buckets.iter().sum();

@@ -22,7 +22,7 @@ use std::{sync::Arc, time::Duration};
 
 use croner::{Cron, errors::CronError};
 use jiff::{Zoned, tz::TimeZone};
-use journal::time::Timestamp;
+use journal::time::{Timestamp, duration_millis};
 use serde_json::json;
 
 use engine::{
@@ -174,8 +174,7 @@ impl Planner {
 }
 
 fn earlier(at: Timestamp, by: Duration) -> Timestamp {
-    let by = u64::try_from(by.as_millis()).unwrap_or(u64::MAX);
-    Timestamp::from_millis(at.as_millis().saturating_sub(by))
+    Timestamp::from_millis(at.as_millis().saturating_sub(duration_millis(by)))
 }
 
 fn zoned(at: Timestamp, zone: &TimeZone) -> Option<Zoned> {

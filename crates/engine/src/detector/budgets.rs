@@ -12,7 +12,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use journal::time::Timestamp;
+use journal::time::{Timestamp, duration_millis};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -111,7 +111,7 @@ impl Limits {
 
     /// These, and the configured ones in place of those that are absent.
     fn or_configured(self, settings: &Settings) -> Self {
-        let time_ms = settings.time.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
+        let time_ms = settings.time.map(duration_millis);
         Self { steps: self.steps.or(settings.iterations), time_ms: self.time_ms.or(time_ms) }
     }
 }
