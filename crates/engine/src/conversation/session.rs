@@ -171,7 +171,7 @@ impl Session {
 
     /// Whose it is, for what the sessions of a user share; empty for the daemon's own user.
     pub(super) fn user(&self) -> Arc<str> {
-        self.harness.user.as_deref().unwrap_or_default().into()
+        self.harness.user.clone().unwrap_or_default()
     }
 
     pub(super) fn workspace(&self) -> Option<&str> {

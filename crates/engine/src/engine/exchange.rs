@@ -134,7 +134,7 @@ impl Engine {
         // Its text names the sources that are not trusted.
         let line = |one: &Notification| {
             let one = Notification { untrusted_source: None, ..one.clone() };
-            format::line_for_user(&one, SUMMARY_CHARS_MAX)
+            format::line_for_user(&one, LINE_CHARS_MAX)
         };
         let made = self.sessions.summarise(session, line, now);
         if made.is_empty() {
@@ -238,7 +238,7 @@ fn record_says(record: &ReleaseRecord, decided: &Decided) -> bool {
 }
 
 /// Most characters of the line about the newest in a summarised notification.
-const SUMMARY_CHARS_MAX: usize = 160;
+const LINE_CHARS_MAX: usize = 160;
 
 /// Digits of an injection's id: 32^6 ids, unique within one transcript.
 const INJECTION_ID_LEN: usize = 6;
