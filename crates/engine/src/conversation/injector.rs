@@ -321,6 +321,11 @@ impl Injector {
         if let Some(first) = injection.as_ref().filter(|_| is_first_text) {
             self.first_text = Some(first.id);
         }
+        let is_turn_end = exchange.trigger == Trigger::Agent && exchange.point == InjectionPoint::TurnEnd;
+        if is_turn_end && directive.is_none() {
+            // What waited for the turn's budget is pending, and may wake the agent.
+            self.end_turn_holds();
+        }
         let (pending, _) = self.pending();
         let check_before_tool = self.check_before_tool();
         let answer = Answer {
