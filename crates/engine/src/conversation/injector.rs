@@ -493,7 +493,8 @@ impl Injector {
         injection: &InjectionId,
     ) -> Injection {
         if let Some(Directive::Cancel { reason }) = directive
-            && fitted.chosen.iter().any(|chosen| Asks::ToCancel.is_asked_by(chosen))
+            && (self.cancelled.is_none()
+                || fitted.chosen.iter().any(|chosen| Asks::ToCancel.is_asked_by(chosen)))
         {
             self.cancelled = Some(CancelledBatch::new(exchange, reason, injection, now));
         }

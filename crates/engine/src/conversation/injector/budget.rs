@@ -167,7 +167,14 @@ pub fn fit(offer: Offer, limits: &Limits, room: &Room, writer: &impl Writer) -> 
     let replaces = replaces(directive.as_ref().or(standing.as_ref()));
     let left = Left { due: &due, barred: &barred, waiting: waiting.as_ref() };
     let (mut fitted, mut short) = choose(candidates, left, limits, room, replaces, writer);
-    let directive = directive.filter(|_| fitted.is_some()).or(standing);
+    let directive = asks.zip(directive).zip(fitted.as_ref()).map(|((asks, directive), fitted)| {
+        if fitted.chosen.iter().any(|one| asks.is_asked_by(one)) {
+            return directive;
+        }
+        // The carrier has no room for those that ask: the reason is what the text has.
+        asks.for_reason(writer.sentence(&fitted.chosen.iter().collect::<Vec<_>>()).into())
+    });
+    let directive = directive.or(standing);
     if let Some(fitted) = fitted.as_mut().filter(|_| has_sentence(is_shown, directive.as_ref())) {
         fitted.sentence = writer.sentence(&fitted.chosen.iter().collect::<Vec<_>>());
     }
