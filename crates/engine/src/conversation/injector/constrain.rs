@@ -84,14 +84,31 @@ impl<W: Writer> Fitting<'_, W> {
             if limits.max_tokens < self.most_ever(notification, room) {
                 continue;
             }
-            let fitting = self.lowered(&limits, play);
-            let mut alone = vec![candidate.clone()];
-            let whole = fitting.most(&alone).map(|(_, written)| written);
-            if let Some(written) = whole.or_else(|| fitting.first_cut(alone.first_mut()?)) {
-                return Some((alone, written));
+            if let Some(released) = self.alone(candidate, limits.max_tokens, play) {
+                return Some(released);
             }
         }
         None
+    }
+
+    /// One notification, cut to `most`. A budget that is smaller than any text with it, because of the
+    /// frame, is exceeded: otherwise it and all behind it would wait forever.
+    fn alone(
+        &self,
+        candidate: &Candidate,
+        most: Tokens,
+        play: &[Candidate],
+    ) -> Option<(Vec<Candidate>, Written)> {
+        let all = self.limits.max_tokens;
+        let larger = |most: &Tokens| (*most < all).then(|| all.min(Tokens(most.0.max(1).saturating_mul(2))));
+        std::iter::successors(Some(most), larger).find_map(|max_tokens| {
+            let limits = Limits { max_tokens, ..*self.limits };
+            let fitting = self.lowered(&limits, play);
+            let mut alone = vec![candidate.clone()];
+            let whole = fitting.most(&alone).map(|(_, written)| written);
+            let written = whole.or_else(|| fitting.first_cut(alone.first_mut()?))?;
+            Some((alone, written))
+        })
     }
 
     /// Most tokens that a notification may ever have.
