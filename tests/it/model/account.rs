@@ -5,7 +5,6 @@
 //! agree with the engine's views.
 
 use std::{
-    cmp::Reverse,
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
 };
@@ -13,28 +12,26 @@ use std::{
 use engine::{
     Engine, Output,
     event::{Event, Scope, Seq, SessionId},
-    exchange::{Answer, CarrierEffect, ContextChange, Directive, Exchange, Injection, InjectionId},
+    exchange::{Answer, CarrierEffect, ContextChange, Directive, Exchange, InjectionId},
     ledger::{LedgerEntry, Reason, ThrottledBy},
     notification::{InjectionPoint, NotificationId, Priority, SubscriberId},
     rules::CompiledRules,
 };
 use journal::time::Timestamp;
-use toon::tokens;
 
 use super::{
     Content, Record,
     answers::is_put_off,
+    budgets::Spending,
     carriers::{self, Carriers},
     conditions::Conditions,
     offers::LeftBy,
-    text::check_text,
+    regions::Regions,
 };
 use crate::support::generations;
 
 /// Longest chain of causes that is dispatched.
 const CHAIN_MAX: u32 = 8;
-/// Most characters of a carrier without a limit of its own.
-const CARRIER_CHARS_MAX: u32 = 32_000;
 /// Most times in a row that an agent is asked to continue.
 const CONTINUATIONS_MAX: u32 = 2;
 
@@ -49,7 +46,7 @@ pub(super) enum Place {
 #[derive(Debug)]
 pub(super) struct Made {
     pub(super) scope: Scope,
-    created_at: Timestamp,
+    pub(super) created_at: Timestamp,
     pub(super) is_unclaimed: bool,
     pub(super) subscriber: SubscriberId,
     pub(super) events: Vec<Seq>,
@@ -70,8 +67,8 @@ pub(super) struct Known {
 /// The account of one timeline.
 #[derive(Debug)]
 pub(super) struct Account {
-    rules: Arc<CompiledRules>,
-    scopes: BTreeMap<Seq, Scope>,
+    pub(super) rules: Arc<CompiledRules>,
+    pub(super) scopes: BTreeMap<Seq, Scope>,
     chains: BTreeMap<Arc<str>, u32>,
     /// Events that a subscriber has not accounted for yet, and whether each is a row of an open
     /// batch.
@@ -99,6 +96,8 @@ pub(super) struct Account {
     pub(super) was_left: BTreeSet<(SessionId, NotificationId)>,
     /// The last answer to each carrier, with the exchange and its time.
     carriers: Carriers,
+    pub(super) spending: Spending,
+    pub(super) regions: Regions,
     /// Delivered conditions that were recalled, and have not returned since.
     pub(super) recalled: BTreeSet<(SessionId, NotificationId)>,
     /// What waits for its repetition, or was snoozed after it had arrived.
@@ -126,6 +125,8 @@ impl Account {
             left: BTreeMap::new(),
             was_left: BTreeSet::new(),
             carriers: Carriers::default(),
+            spending: Spending::default(),
+            regions: Regions::default(),
             recalled: BTreeSet::new(),
             repeated: BTreeSet::new(),
             routed: None,
@@ -156,6 +157,7 @@ impl Account {
                         Some(before) => carriers::assert_same(answer, before),
                         None => {
                             self.check_answer(exchange, answer, outputs, engine);
+                            self.charge(exchange, answer, now);
                             self.carriers.note(exchange, answer, now + self.rules.injection.lease);
                         }
                     }
@@ -175,6 +177,7 @@ impl Account {
         self.assert_rows_wait();
         self.close_silent(content, engine, now);
         self.compare(engine, now);
+        self.check_regions(content, engine, now);
     }
 
     /// Every event without an outcome is a row of an open batch of an existing subscriber.
@@ -212,7 +215,10 @@ impl Account {
                 }
             }
             Content::Opened(session, harness) => self.meet(session, harness, now),
-            Content::Rules(generation) => self.rules = generations::rules(*generation),
+            Content::Rules(generation) => {
+                self.rules = generations::rules(*generation);
+                self.spending.forget();
+            }
             Content::Undelivered(session, injection) => {
                 self.forget_answer(session, injection);
                 self.note_undelivered(session, injection);
@@ -247,7 +253,9 @@ impl Account {
         self.conditions.note(&self.rules, seq, event);
         let before = self.unended.len();
         self.unended.extend(asked.map(|rule| ((seq, rule.id.clone()), false)));
-        (self.unended.len() == before).then_some(LedgerEntry::Unmatched { seq })
+        // The notice about one that nobody answered is for the user.
+        let is_taken = self.unended.len() > before || event.event_type.as_str() == "user.notice";
+        (!is_taken).then_some(LedgerEntry::Unmatched { seq })
     }
 
     /// The answer to a carrier is not repeated if its text never left while the injection was
@@ -257,6 +265,7 @@ impl Account {
             |place: &Place| matches!(place, Place::Leased { injection: of, .. } if of == injection);
         if self.places.get(session).is_some_and(|places| places.values().any(on_its_way)) {
             self.carriers.forget(session, injection);
+            self.spending.take_back(session, injection);
         }
     }
 
@@ -282,10 +291,10 @@ impl Account {
 
     fn follow(&mut self, entry: &LedgerEntry, content: Option<&Content>) {
         match entry {
-            LedgerEntry::Unmatched { .. }
-            | LedgerEntry::Throttled { .. }
-            | LedgerEntry::Skipped { .. }
-            | LedgerEntry::ForUser { .. } => unreachable!("checked before, or not in this model"),
+            LedgerEntry::Unmatched { .. } | LedgerEntry::Throttled { .. } | LedgerEntry::Skipped { .. } => {
+                unreachable!("checked before, or not in this model")
+            }
+            LedgerEntry::ForUser { .. } => {}
             LedgerEntry::Repeated { notification, session, .. } => self.repeat(notification, session),
             LedgerEntry::Responded { notification, session, action, .. } => {
                 self.answer(notification, session, *action);
@@ -302,7 +311,12 @@ impl Account {
                 }
             }
             LedgerEntry::Created { notification, subscriber, events, created_at } => {
-                self.create(notification, subscriber, events, *created_at);
+                let is_settled = |seq: &Seq| !self.unended.contains_key(&(*seq, subscriber.clone()));
+                if events.iter().all(is_settled) {
+                    self.create_one_of_many(notification, subscriber, events, content);
+                } else {
+                    self.create(notification, subscriber, events, *created_at);
+                }
             }
             LedgerEntry::Unclaimed { notification } => {
                 if !self.left.contains_key(notification) {
@@ -340,8 +354,18 @@ impl Account {
             } => {
                 self.end_unanswered(notification, session);
             }
+            LedgerEntry::NotificationEnded {
+                notification,
+                session: Some(session),
+                reason: Reason::Summarised { by },
+            } => {
+                self.end_in_one(notification, session, by);
+            }
             LedgerEntry::NotificationEnded { notification, session: Some(session), reason } => {
                 self.end(notification, session, reason);
+            }
+            LedgerEntry::NotificationEnded { notification, session: None, reason: Reason::InRegion } => {
+                self.end_in_region(notification);
             }
             LedgerEntry::NotificationEnded { notification, session: None, .. } => {
                 let made = self.made.get_mut(notification).expect("made");
@@ -441,7 +465,8 @@ impl Account {
             self.held.remove(session);
         }
         if is_cancelled {
-            self.note_cancelled(session, answer);
+            let waiting = waiting.iter().map(|waiting| &*waiting.notification);
+            self.note_cancelled(session, answer, waiting);
         }
 
         let left: Vec<NotificationId> = outputs.iter().filter_map(injected).collect();
@@ -453,33 +478,6 @@ impl Account {
         if let Some(injection) = &answer.injection {
             self.check_injection(exchange, injection, answer.directive.as_ref());
         }
-    }
-
-    fn check_injection(&self, exchange: &Exchange, injection: &Injection, directive: Option<&Directive>) {
-        let delivered = &injection.notifications;
-        assert!(!delivered.is_empty());
-        let rank =
-            |index: usize| (Reverse(delivered[index].priority), self.made[&delivered[index].id].created_at);
-        assert!(
-            (1..delivered.len()).all(|index| rank(index - 1) <= rank(index)),
-            "priority, then age: {delivered:?}"
-        );
-
-        let limits = &self.rules.injection;
-        let chars = injection.text.chars().count();
-        let held = exchange.budget.max_chars.unwrap_or(limits.max_chars.max(CARRIER_CHARS_MAX));
-        assert!(chars <= usize::try_from(held).expect("small"), "more than the carrier holds: {delivered:?}");
-        if delivered.iter().any(|delivered| delivered.priority != Priority::Critical) {
-            let budget = &exchange.budget;
-            let max_notifications =
-                budget.max_notifications.unwrap_or(u32::MAX).min(limits.max_notifications);
-            let max_chars = budget.max_chars.unwrap_or(u32::MAX).min(limits.max_chars);
-            let max_tokens = budget.max_tokens.unwrap_or(limits.max_tokens).min(limits.max_tokens);
-            assert!(delivered.len() <= usize::try_from(max_notifications).expect("small"), "{delivered:?}");
-            assert!(chars <= usize::try_from(max_chars).expect("small"));
-            assert!(tokens::estimate(&injection.text) <= max_tokens);
-        }
-        check_text(exchange.format.unwrap_or(limits.format), injection, directive);
     }
 
     /// Sessions end when they are closed or silent for too long, and leave nothing behind.
@@ -512,6 +510,7 @@ impl Account {
             self.delivered.remove(&id);
             self.cancelled.retain(|(session, _)| *session != id);
             self.carriers.close(&id);
+            self.spending.close(&id);
             self.recalled.retain(|(session, _)| *session != id);
             let mut left = self.places.remove(&id).unwrap_or_default();
             left.retain(|_, place| *place != Place::Over);

@@ -26,6 +26,10 @@ impl Account {
     pub(super) fn end(&mut self, id: &NotificationId, session: &SessionId, reason: &Reason) {
         let place = std::mem::replace(self.place(session, id), Place::Over);
         let was_delivered = *reason == Reason::Uncertain;
+        // A successor that opens has the retained states already, so it takes none from its predecessor.
+        if place == Place::Over && self.is_retaining(id) && self.has_just_ended(session) {
+            return;
+        }
         assert_eq!(
             was_delivered,
             matches!(place, Place::Leased { .. }),

@@ -6,7 +6,7 @@ use std::{collections::BTreeSet, time::Duration};
 use engine::{
     event::SessionId,
     exchange::{Answer, ContextChange, Exchange, Harness},
-    notification::{InjectionPoint, NotificationId, Priority},
+    notification::{InjectionPoint, Notification, NotificationId, Priority},
 };
 use journal::time::Timestamp;
 
@@ -109,19 +109,22 @@ impl Account {
         self.goes_on_from.as_ref().is_some_and(|(from, ends)| *ends && from == session)
     }
 
-    /// A call is cancelled for a critical notification that cancels for the first time.
-    pub(super) fn note_cancelled(&mut self, session: &SessionId, answer: &Answer) {
+    /// A call is cancelled for a critical notification that cancels for the first time, also if the
+    /// carrier has no room for that one.
+    pub(super) fn note_cancelled<'a>(
+        &mut self,
+        session: &SessionId,
+        answer: &Answer,
+        waiting: impl Iterator<Item = &'a Notification>,
+    ) {
         let delivered = answer.injection.iter().flat_map(|injection| &injection.notifications);
-        let delivered: Vec<_> =
-            delivered.map(|delivered| ((session.clone(), delivered.id), delivered.priority)).collect();
-        let is_reason = |(key, priority): &(_, Priority)| {
-            *priority == Priority::Critical && !self.cancelled.contains(key)
-        };
-        let is_first = delivered.iter().any(is_reason);
-        self.cancelled.extend(delivered.into_iter().map(|(key, _)| key));
-        if is_first {
+        let delivered: Vec<_> = delivered.map(|delivered| (delivered.id, delivered.priority)).collect();
+        let critical = waiting.map(|waiting| (waiting.id, waiting.priority)).chain(delivered.iter().copied());
+        let mut critical = critical.filter(|(_, priority)| *priority == Priority::Critical);
+        if critical.any(|(id, _)| !self.cancelled.contains(&(session.clone(), id))) {
             self.held.insert(session.clone());
         }
+        self.cancelled.extend(delivered.into_iter().map(|(id, _)| (session.clone(), id)));
         assert!(self.held.contains(session), "nothing holds the batch: {answer:?}");
     }
 }

@@ -1,12 +1,57 @@
-//! The part of the account about texts: the form of an injection in each format.
+//! The part of the account about texts: their order and size, and their form in each format.
 
-use engine::exchange::{AnswerField, Directive, Format, Injection, NOT_RUN};
+use std::cmp::Reverse;
 
+use engine::{
+    exchange::{AnswerField, Directive, Exchange, Format, Injection, NOT_RUN},
+    notification::Priority,
+};
+use toon::tokens;
+
+use super::account::Account;
 use crate::support::written::xml_inside;
+
+/// Most characters of a carrier without a limit of its own.
+const CARRIER_CHARS_MAX: u32 = 32_000;
+
+impl Account {
+    /// The order and the limits of an injection, and its text.
+    pub(super) fn check_injection(
+        &self,
+        exchange: &Exchange,
+        injection: &Injection,
+        directive: Option<&Directive>,
+    ) {
+        let delivered = &injection.notifications;
+        assert!(!delivered.is_empty());
+        let rank =
+            |index: usize| (Reverse(delivered[index].priority), self.made[&delivered[index].id].created_at);
+        assert!(
+            (1..delivered.len()).all(|index| rank(index - 1) <= rank(index)),
+            "priority, then age: {delivered:?}"
+        );
+
+        let limits = &self.rules.injection;
+        let chars = injection.text.chars().count();
+        let held = exchange.budget.max_chars.unwrap_or(limits.max_chars.max(CARRIER_CHARS_MAX));
+        assert!(chars <= usize::try_from(held).expect("small"), "more than the carrier holds: {delivered:?}");
+        if delivered.iter().any(|delivered| delivered.priority != Priority::Critical) {
+            let budget = &exchange.budget;
+            let max_notifications =
+                budget.max_notifications.unwrap_or(u32::MAX).min(limits.max_notifications);
+            let max_chars = budget.max_chars.unwrap_or(u32::MAX).min(limits.max_chars);
+            let max_tokens = budget.max_tokens.unwrap_or(limits.max_tokens).min(limits.max_tokens);
+            assert!(delivered.len() <= usize::try_from(max_notifications).expect("small"), "{delivered:?}");
+            assert!(chars <= usize::try_from(max_chars).expect("small"));
+            assert!(tokens::estimate(&injection.text) <= max_tokens);
+        }
+        check_text(exchange.format.unwrap_or(limits.format), injection, directive);
+    }
+}
 
 /// For any payload, a text is one block that decodes; in place of a call, it begins with that the
 /// call was not run.
-pub(super) fn check_text(format: Format, injection: &Injection, directive: Option<&Directive>) {
+fn check_text(format: Format, injection: &Injection, directive: Option<&Directive>) {
     let is_decoded = matches!(format, Format::Toon | Format::Json);
     // The result of a cancelled call is a text.
     let is_result = matches!(directive, Some(Directive::Cancel { .. }));

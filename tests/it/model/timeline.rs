@@ -5,7 +5,7 @@ use std::fmt;
 use engine::exchange::CarrierEffect;
 use proptest::prelude::*;
 
-use crate::support::generations::GENERATIONS;
+use crate::support::generations::{GENERATIONS, WITH_BUDGETS};
 
 /// Event types; the last one matches no subscriber.
 pub(super) const TYPES: [&str; 10] = [
@@ -151,9 +151,42 @@ impl fmt::Debug for Timeline {
     }
 }
 
-/// Up to `steps_max` steps.
+/// An event for all.
+pub(super) fn event(event_type: usize, n: u8) -> What {
+    let (severity, scope, tool, own_key, cause, delay) = (2, 0, 0, false, None, None);
+    What::Emit { event_type, severity, scope, tool, n, own_key, cause, delay }
+}
+
+/// An exchange of the first session after a tool.
+pub(super) fn exchange(carrier: u8) -> What {
+    What::Exchange(Asked {
+        session: 0,
+        point: 3,
+        carrier,
+        turn: None,
+        step: None,
+        ack: None,
+        budget: None,
+        format: None,
+        carrier_effect: CarrierEffect::None,
+        context: None,
+        from: None,
+        introduces: true,
+    })
+}
+
+/// Several notifications of a subscriber, for most of which a budget has no room.
+pub(super) fn without_room() -> Vec<Step> {
+    let rules = What::Rules { generation: WITH_BUDGETS };
+    let all = [rules, What::Open { session: 0 }].into_iter().chain((0..6).map(|n| event(7, n % 3)));
+    all.chain([exchange(20)]).map(|what| Step { after_ms: 10, what }).collect()
+}
+
+/// Up to `steps_max` steps; one timeline in three begins with what a budget has no room for.
 pub(super) fn timelines(steps_max: usize) -> impl Strategy<Value = Timeline> {
-    prop::collection::vec(step(), 1..=steps_max).prop_map(Timeline)
+    let first = prop_oneof![2 => Just(Vec::new()), 1 => Just(without_room())];
+    let steps = prop::collection::vec(step(), 1..=steps_max);
+    (first, steps).prop_map(|(first, steps)| Timeline([first, steps].concat()))
 }
 
 fn step() -> impl Strategy<Value = Step> {

@@ -1,5 +1,5 @@
-//! Three generations of rules under small limits: subscribers of every kind, some of which are
-//! removed, return or change.
+//! Generations of rules under small limits: subscribers of every kind, some of which are removed,
+//! return or change.
 
 use std::sync::{Arc, LazyLock};
 
@@ -10,7 +10,9 @@ use aside::config::{
 use engine::rules::CompiledRules;
 
 /// The number of generations.
-pub(crate) const GENERATIONS: usize = 3;
+pub(crate) const GENERATIONS: usize = 4;
+/// The generation with [`BUDGETS`].
+pub(crate) const WITH_BUDGETS: usize = 3;
 
 /// Window batches with dedupe; a full batch closes early and an exchange closes an open one.
 const WINDOWED: &str = r#"
@@ -71,6 +73,7 @@ types = ["ci.**"]
 window_ms = 0
 [limits]
 rate = "2/s"
+tokens = "50/h"
 [output]
 priority = "normal"
 inject_at = "turn_start"
@@ -97,6 +100,8 @@ types = ["fs.file.modified", "tool.call.failure"]
 sources = ["tools"]
 [batching]
 window_ms = 3000
+[limits]
+tokens = "150/h"
 [output]
 priority = "low"
 inject_at = "turn_end"
@@ -218,8 +223,8 @@ types = ["pager.alert.fired"]
 [batching]
 window_ms = 0
 [repeat]
-after = ["10s", "2 turns", "1m"]
-raise = ["normal", "high", "critical"]
+after = ["2s"]
+raise = ["critical"]
 [output]
 priority = "normal"
 inject_at = "after_tool"
@@ -256,6 +261,7 @@ types = ["deploy.state.changed"]
 window_ms = 400
 [limits]
 supersede_key = "payload.tool"
+order_by = "payload.n"
 retain = "2m"
 "#;
 
@@ -298,6 +304,38 @@ pub(crate) const ABSENT_ID: &str = "missed";
 /// Subscribers whose states are retained.
 pub(crate) const RETAINING: [&str; 1] = ["state"];
 
+/// The second and the fourth event of a minute pass.
+const COUNTED: &str = r#"
+[subscriber]
+id = "counted"
+[events]
+types = ["tool.call.failure", "deploy.**"]
+[threshold]
+by = "payload.tool"
+at = [2, 4]
+within = "1m"
+[batching]
+window_ms = 600
+"#;
+
+/// Shown while it is true, and never delivered unless it is critical.
+const SHOWN: &str = r#"
+[subscriber]
+id = "shown"
+[events]
+types = ["pager.alert.fired", "ci.run.done"]
+[batching]
+window_ms = 300
+[limits]
+resolved_by = ["ci.check.passed"]
+equal = "payload.tool"
+[output]
+region = "only"
+"#;
+
+/// The subscriber of [`SHOWN`].
+pub(crate) const IN_REGION_ONLY: &str = "shown";
+
 /// Subscribes to the engine's own events.
 const WATCHER: &str = r#"
 [subscriber]
@@ -335,6 +373,36 @@ window_ms = 700
 priority = "normal"
 "#;
 
+/// More than the budgets have room for.
+const CHATTY: &str = r#"
+[subscriber]
+id = "chatty"
+[events]
+types = ["deploy.**", "ci.**"]
+[batching]
+window_ms = 0
+[limits]
+tokens = "30/h"
+[output]
+inject_at = "after_tool"
+one = "n: {{ payload.n }}"
+"#;
+
+/// Budgets that a few texts use up.
+const BUDGETS: &str = r#"
+[budget]
+turn = 120
+hour = 150
+session = 3000
+sources = { tools = "2000/h" }
+summarise_after = "1m"
+"#;
+
+/// The source of all events that aside does not make.
+pub(crate) const SOURCE: &str = "tools";
+/// Subscribers of events that aside makes.
+pub(crate) const OF_OWN_EVENTS: [&str; 1] = ["watcher"];
+
 const LIMITS: &str = r#"
 [injection]
 max_notifications = 3
@@ -360,16 +428,29 @@ unclaimed_ttl = "1m"
 
 /// The files of a generation.
 pub(crate) fn sources(number: usize) -> Sources {
+    let all = || {
+        let held = [
+            NIGHT,
+            DELAYED,
+            INHIBITED,
+            INHIBITED_OCCURRENCES,
+            DIGEST,
+            ANSWERED,
+            LASTING,
+            STATE,
+            MISSED,
+            SHOWN,
+        ];
+        let others =
+            [WINDOWED, QUIET, LIMITED, URGENT, PATIENT, OFF, BROKEN, WATCHER, HOLDS, NARROWER, COUNTED];
+        [&others[..], &held].concat()
+    };
     match number {
-        0 => {
-            let held =
-                [NIGHT, DELAYED, INHIBITED, INHIBITED_OCCURRENCES, DIGEST, ANSWERED, LASTING, STATE, MISSED];
-            let others = [WINDOWED, QUIET, LIMITED, URGENT, PATIENT, OFF, BROKEN, WATCHER, HOLDS, NARROWER];
-            files(LIMITS, &[&others[..], &held].concat())
-        }
+        0 => files(LIMITS, &all()),
         1 => files(NARROW_LIMITS, &[QUIET_OTHERWISE, LIMITED, URGENT, WATCHER]),
+        WITH_BUDGETS => files(&[LIMITS, BUDGETS].concat(), &[&all()[..], &[CHATTY]].concat()),
         _ => {
-            let held = [NIGHT, INHIBITED, DIGEST, LASTING, STATE, MISSED];
+            let held = [NIGHT, INHIBITED, DIGEST, LASTING, STATE, MISSED, SHOWN];
             let others = [WINDOWED, QUIET, LIMITED, URGENT, PATIENT, BROKEN, HOLDS, NARROWER];
             files(NARROW_LIMITS, &[&others[..], &held].concat())
         }
