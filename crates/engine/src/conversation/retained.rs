@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use crate::{
     event::Scope,
-    notification::{Notification, Resolution, SubscriberId},
+    notification::{Notification, NotificationId, Resolution, SubscriberId},
     snapshot,
     sorted::{SortedMap, SortedSet},
 };
@@ -23,8 +23,8 @@ const RETAINED_MAX: usize = 256;
 #[serde(from = "SortedMap<SubscriberId, OfSubscriber>")]
 pub(crate) struct Retained {
     by_subscriber: SortedMap<SubscriberId, OfSubscriber>,
-    /// When the next one is over; one that left may have been the next.
-    next_end: Option<Timestamp>,
+    /// When each is over.
+    ends: SortedSet<(Timestamp, NotificationId)>,
     /// Number of changes since the start of the process.
     changes: u64,
 }
@@ -38,7 +38,7 @@ impl Serialize for Retained {
 impl From<SortedMap<SubscriberId, OfSubscriber>> for Retained {
     fn from(by_subscriber: SortedMap<SubscriberId, OfSubscriber>) -> Self {
         let mut retained = Self { by_subscriber, ..Self::default() };
-        retained.note_next_end();
+        retained.note_ends();
         retained
     }
 }
@@ -56,25 +56,37 @@ impl Retained {
             return;
         }
         self.changes += 1;
-        self.next_end = self.next_end.into_iter().chain(notification.retain_until).min();
         let OfSubscriber(own) = self.by_subscriber.get_or_default(notification.subscriber.clone());
         let is_replaced = |older: &Notification| match notification.states.is_empty() {
             true => older.scope == notification.scope,
             false => older.is_superseded_by(notification),
         };
-        own.retain(|older| !is_replaced(older));
+        let ends = &mut self.ends;
+        own.retain(|older| {
+            let is_left = !is_replaced(older);
+            if !is_left {
+                ends.remove(&end_of(older));
+            }
+            is_left
+        });
         own.push_back(Arc::clone(notification));
-        own.drain(..own.len().saturating_sub(RETAINED_MAX));
+        for evicted in own.drain(..own.len().saturating_sub(RETAINED_MAX)) {
+            ends.remove(&end_of(&evicted));
+        }
+        ends.insert(end_of(notification));
     }
 
     /// Applies a resolution: what has no condition left is not retained.
     pub(super) fn resolve(&mut self, resolution: &Resolution) {
-        let Some(OfSubscriber(own)) = self.by_subscriber.get_mut(&resolution.subscriber) else { return };
-        let changes = &mut self.changes;
+        let Self { by_subscriber, ends, changes } = self;
+        let Some(OfSubscriber(own)) = by_subscriber.get_mut(&resolution.subscriber) else { return };
         own.retain_mut(|retained| {
             let Some(left) = resolution.applied_to(retained) else { return true };
             *changes += 1;
             *retained = left;
+            if retained.is_resolved() {
+                ends.remove(&end_of(retained));
+            }
             !retained.is_resolved()
         });
     }
@@ -82,6 +94,7 @@ impl Retained {
     /// Forgets those of `subscribers`.
     pub(super) fn forget_of(&mut self, subscribers: &SortedSet<SubscriberId>) {
         self.by_subscriber.retain(|subscriber, _| !subscribers.contains(subscriber));
+        self.note_ends();
         self.changes += 1;
     }
 
@@ -95,27 +108,27 @@ impl Retained {
         all.filter(move |retained| !is_over(retained, now) && concerns(&retained.scope))
     }
 
-    /// When the next one may be over.
+    /// When the next one is over.
     pub(super) fn poll_timeout(&self) -> Option<Timestamp> {
-        self.next_end
+        self.ends.first().map(|(at, _)| *at)
     }
 
     /// Forgets those that are over at `at`.
     pub(super) fn expire(&mut self, at: Timestamp) {
-        if self.next_end.is_none_or(|next| next > at) {
+        if self.poll_timeout().is_none_or(|next| next > at) {
             return;
         }
         for OfSubscriber(own) in self.by_subscriber.values_mut() {
             own.retain(|retained| !is_over(retained, at));
         }
         self.by_subscriber.retain(|_, OfSubscriber(own)| !own.is_empty());
-        self.note_next_end();
+        self.note_ends();
         self.changes += 1;
     }
 
-    fn note_next_end(&mut self) {
+    fn note_ends(&mut self) {
         let all = self.by_subscriber.values().flat_map(|OfSubscriber(own)| own);
-        self.next_end = all.filter_map(|retained| retained.retain_until).min();
+        self.ends = all.map(|retained| end_of(retained)).collect();
     }
 
     /// Number of changes since the start of the process.
@@ -140,6 +153,11 @@ impl Retained {
     }
 }
 
+/// When a retained notification is over, and its id.
+fn end_of(retained: &Notification) -> (Timestamp, NotificationId) {
+    (retained.retain_until.expect("it is retained"), retained.id)
+}
+
 fn is_over(retained: &Notification, now: Timestamp) -> bool {
     retained.retain_until.is_some_and(|until| until <= now)
 }
@@ -161,5 +179,19 @@ mod tests {
         let all = retained.for_session(&|_| true, Timestamp::ZERO);
         assert_eq!((all.len(), all[0].id.as_str()), (RETAINED_MAX, "1"));
         assert!(retained.for_session(&|_| true, Timestamp::from_millis(9)).is_empty());
+        assert_eq!(retained.ends.len(), RETAINED_MAX);
+    }
+
+    #[test]
+    fn the_end_of_a_replaced_one_wakes_nobody() {
+        let mut retained = Retained::default();
+        for (name, until) in [("a", 5), ("b", 9)] {
+            let retain_until = Some(Timestamp::from_millis(until));
+            let example = Notification::example(name, Priority::High);
+            retained.keep(&Arc::new(Notification { retain_until, ..example }));
+        }
+        assert_eq!(retained.poll_timeout(), Some(Timestamp::from_millis(9)));
+        retained.forget_of(&[SubscriberId::new("s")].into());
+        assert_eq!(retained.poll_timeout(), None);
     }
 }
