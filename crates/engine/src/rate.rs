@@ -1,6 +1,6 @@
 //! Limits the rate of anything that has a key, with one token bucket for each key.
 //!
-//! A busy key does not use up another's tokens. The arithmetic is in whole units and exact: the
+//! A busy key does not use up another's tokens, as long as there is a bucket for each. The arithmetic is in whole units and exact: the
 //! number of calls does not change the result.
 
 use std::{borrow::Borrow, fmt, num::NonZeroU32, time::Duration};
@@ -11,9 +11,10 @@ use journal::time::{Timestamp, duration_millis};
 
 use crate::sorted::SortedMap;
 
-/// Most buckets of a table, about 200 bytes each. When it is reached, the least recently used one
-/// is evicted; it starts full again.
-pub(crate) const BUCKETS_MAX: usize = 1_024;
+/// Most buckets of a table, about 200 bytes each. One that is full again is forgotten, as a new one
+/// would be the same. Keys for which there is no room share a bucket, so that many made-up keys do not
+/// get a limit each.
+pub(crate) const BUCKETS_MAX: usize = 4_096;
 
 /// A rate limit: a token bucket that starts full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,11 +40,17 @@ impl fmt::Display for Rate {
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Buckets<K: Ord> {
     buckets: SortedMap<K, TokenBucket>,
+    /// The bucket of the keys without one, for each rate: tokens, and the milliseconds of its period.
+    #[serde(default, skip_serializing_if = "SortedMap::is_empty")]
+    shared: SortedMap<(u32, u64), TokenBucket>,
+    /// No bucket is full again before; `None` if that is not known.
+    #[serde(skip)]
+    full_from: Option<Timestamp>,
 }
 
 impl<K: Ord> Default for Buckets<K> {
     fn default() -> Self {
-        Self { buckets: SortedMap::new() }
+        Self { buckets: SortedMap::new(), shared: SortedMap::new(), full_from: None }
     }
 }
 
@@ -57,15 +64,29 @@ impl<K: Ord + Clone> Buckets<K> {
         if let Some(bucket) = self.buckets.get_mut(key) {
             return bucket.try_take(now);
         }
+        self.make_room(now);
         if self.buckets.len() >= BUCKETS_MAX {
-            self.buckets.pop_least(|bucket| bucket.filled_at);
+            let own = (rate.count.get(), duration_millis(rate.per));
+            return self.shared.get_or_insert_with(own, || TokenBucket::new(rate, now)).try_take(now);
         }
-        self.buckets.get_or_insert_with(key.to_owned(), || TokenBucket::new(rate, now)).try_take(now)
+        let bucket = self.buckets.get_or_insert_with(key.to_owned(), || TokenBucket::new(rate, now));
+        let taken = bucket.try_take(now);
+        self.full_from = self.full_from.map(|at| at.min(bucket.full_at()));
+        taken
+    }
+
+    /// Forgets the buckets that are full again, if there is no room for another one.
+    fn make_room(&mut self, now: Timestamp) {
+        if self.buckets.len() < BUCKETS_MAX || self.full_from.is_some_and(|at| at > now) {
+            return;
+        }
+        self.buckets.retain(|_, bucket| bucket.full_at() > now);
+        self.full_from = self.buckets.values().map(TokenBucket::full_at).min();
     }
 
     /// Removes every bucket, because the rate changed.
     pub(crate) fn clear(&mut self) {
-        self.buckets.clear();
+        *self = Self::default();
     }
 }
 
@@ -86,6 +107,13 @@ impl TokenBucket {
         let token_parts = u128::from(duration_millis(rate.per).max(1));
         let parts_per_ms = u128::from(rate.count.get());
         Self { token_parts, parts_per_ms, parts: token_parts * parts_per_ms, filled_at: now }
+    }
+
+    /// When it is full again, if nothing is taken before.
+    fn full_at(&self) -> Timestamp {
+        let missing = (self.token_parts * self.parts_per_ms).saturating_sub(self.parts);
+        let wait_ms = u64::try_from(missing.div_ceil(self.parts_per_ms)).unwrap_or(u64::MAX);
+        Timestamp::from_millis(self.filled_at.as_millis().saturating_add(wait_ms))
     }
 
     /// Takes a token. Errors: the time from which one is available.
@@ -160,16 +188,34 @@ mod tests {
     }
 
     #[test]
-    fn the_number_of_buckets_is_bounded() {
+    fn keys_without_a_bucket_share_one() {
         let mut buckets = Buckets::<usize>::default();
-        let rate = rate(1, 3_600_000);
-        for id in 0..=BUCKETS_MAX {
-            let ms = u64::try_from(id).expect("small");
-            assert_eq!(buckets.try_take(rate, &id, at(ms)), Ok(()));
+        let (rate, other) = (rate(2, 3_600_000), rate(1, 3_600_000));
+        for id in 0..BUCKETS_MAX {
+            assert_eq!(buckets.try_take(rate, &id, at(id as u64)), Ok(()));
         }
+        let taken = (BUCKETS_MAX..100_000).filter(|id| buckets.try_take(rate, id, at(10_000)).is_ok());
+        assert_eq!(taken.count(), 2, "they share two tokens");
         assert_eq!(buckets.buckets.len(), BUCKETS_MAX);
-        assert_eq!(buckets.try_take(rate, &1, at(2_000)), Err(at(3_600_001)));
-        assert_eq!(buckets.try_take(rate, &0, at(2_000)), Ok(()));
+        assert_eq!(buckets.try_take(other, &99_999, at(10_000)), Ok(()), "another rate is not theirs");
+        assert_eq!(buckets.try_take(rate, &1, at(10_000)), Ok(()), "the first keep their own");
+        assert!(buckets.try_take(rate, &1, at(10_000)).is_err());
+    }
+
+    #[test]
+    fn a_bucket_that_is_full_again_makes_room() {
+        let mut buckets = Buckets::<usize>::default();
+        let rate = rate(1, 10_000);
+        for id in 0..BUCKETS_MAX {
+            assert_eq!(buckets.try_take(rate, &id, at(id as u64)), Ok(()));
+        }
+        let taken = |buckets: &mut Buckets<usize>, ms| {
+            let last = buckets.buckets.len() + 1_000_000;
+            (last..last + 9).filter(|id| buckets.try_take(rate, id, at(ms)).is_ok()).count()
+        };
+        assert_eq!(taken(&mut buckets, 9_999), 1, "none is full again");
+        assert_eq!(taken(&mut buckets, 10_004), 5, "five are, and the shared one is not");
+        assert_eq!(buckets.buckets.len(), BUCKETS_MAX);
     }
 
     proptest! {
