@@ -44,6 +44,14 @@ fn check_escalation(section: &mut Section<'_>, rule: &OutputRule, refusal: Refus
     section.object("escalate_at", |value| refusal(value, message));
 }
 
+/// Reports a delay of notifications that nothing postpones.
+pub(super) fn check_delay(limits: &mut Section<'_>, priority: Priority) {
+    if priority == Priority::Critical {
+        let message = "`deliver_after` postpones nothing here: a critical notification never waits";
+        limits.object("deliver_after", |value| value.error(message));
+    }
+}
+
 /// What of a subscriber a region can have, and what needs a delivery.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Held {

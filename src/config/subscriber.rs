@@ -170,6 +170,7 @@ fn read(documents: &[Rc<Document<'_>>], context: &Context<'_>) -> SubscriberFile
         layout::read(&mut output, id.as_ref(), [first.file(), document.file()], &context.templates);
     let output_rule = read_output(&mut output, layout, words, context);
     check_reach(&mut output, &output_rule, &later, core, activity);
+    reach::check_delay(&mut limits, output_rule.priority);
     let Later { threshold: threshold_rule, absence, limited, repeated } = later;
     let (tests, wrong_tests) = read_tests(document, context);
 

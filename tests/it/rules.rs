@@ -73,6 +73,10 @@ fn keys_of_rules_are_refused_with_a_reason() {
         ("[limits]\nrate = \"1/min\"\nrate_of = \"event\"\n", "did you mean `events`?"),
         ("[batching]\nwindow_ms = 0\nclose_when = \"payload.last\"\n", "no batch is open"),
         ("[batching]\nopen_when = \"payload.\"\n", "`open_when` is not an expression"),
+        (
+            "[limits]\ndeliver_after = \"10m\"\n[output]\npriority = \"critical\"\n",
+            "a critical notification never waits",
+        ),
         ("[batching]\ndedupe_window = \"4h\"\n", "`dedupe_window` has no effect without a `dedupe_key`"),
         (
             "[batching]\ndedupe_key = \"type\"\ndedupe_window = \"25h\"\n",
