@@ -24,7 +24,7 @@ use crate::{
     },
     ledger::ConfirmedBy,
     nearest::nearest,
-    notification::{InjectionPoint, Notification, SubscriberId},
+    notification::{InjectionPoint, Notification, NotificationId, SubscriberId},
     session::{
         CLEARED, CLOSING_EVENT, OPENING_EVENT, SessionState, TURN_START_EVENT, WAITING_EVENT,
         is_started_by_client,
@@ -54,6 +54,7 @@ impl Sessions {
         release: &Release,
         now: Timestamp,
     ) -> (SessionKey, Begun) {
+        let waited = self.waited(&exchange.session);
         let (key, met) = self.upsert(&exchange.session, &exchange.harness, now);
         let session = self.table.get_mut(key);
         if exchange.context == ContextChange::Resumed && exchange.harness.process().is_none() {
@@ -78,7 +79,10 @@ impl Sessions {
             let beginning = if session.is_opening { Beginning::OfSession } else { Beginning::OfTurn };
             session.injector.confirm_by_exchange(exchange, beginning, now);
             let starts_turn = exchange.point == InjectionPoint::TurnStart && beginning == Beginning::OfTurn;
-            session.injector.note_delays(exchange, starts_turn && met == Met::Open);
+            let has_waited = |id: &NotificationId| {
+                met == Met::Open || waited.as_ref().is_some_and(|(own, ids)| *own == key && ids.contains(id))
+            };
+            session.injector.note_delays(exchange, starts_turn, &has_waited);
         } else {
             session.injector.renew_leases(exchange, now);
         }
@@ -93,6 +97,14 @@ impl Sessions {
             return (key, Begun::Late(session.injector.unanswered()));
         }
         (key, Begun::Open)
+    }
+
+    /// What waits in the queue of a suspended session: the turn that resumes it is one of its turns. What
+    /// the queue takes with that turn has not waited in it.
+    fn waited(&self, session: &SessionId) -> Option<(SessionKey, Vec<NotificationId>)> {
+        let key = self.table.key(session).filter(|_| self.table.open_key(session).is_none())?;
+        let pending = self.table.get(key).injector.pending_notifications();
+        Some((key, pending.map(|notification| notification.id).collect()))
     }
 
     /// Whether `scope` concerns an open session.

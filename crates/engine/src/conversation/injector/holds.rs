@@ -19,15 +19,21 @@ pub enum Suppress {
 }
 
 impl Injector {
-    /// Counts a turn that an exchange of the agent starts, and notes the tool that has run.
-    pub fn note_delays(&mut self, exchange: &Exchange, starts_turn: bool) {
+    /// Counts a turn that an exchange of the agent starts, for what `has_waited` for it, and notes the tool
+    /// that has run.
+    pub fn note_delays(
+        &mut self,
+        exchange: &Exchange,
+        starts_turn: bool,
+        has_waited: &dyn Fn(&NotificationId) -> bool,
+    ) {
         let tool = exchange.tool_that_ran();
         if exchange.trigger != Trigger::Agent || self.queue.len_held() == 0 || !starts_turn && tool.is_none()
         {
             return;
         }
-        self.end_delays(|wait| match wait {
-            Wait::Turns(left) if starts_turn => {
+        self.end_delays(|notification, wait| match wait {
+            Wait::Turns(left) if starts_turn && has_waited(&notification.id) => {
                 *left -= 1;
                 *left == 0
             }
@@ -39,7 +45,7 @@ impl Injector {
     /// Notes an event that concerns the session; `context`: the share of its context that is used,
     /// in percent, if the event reports it.
     pub fn note_event(&mut self, event: &EventRef<'_>, context: Option<u64>) -> bool {
-        self.end_delays(|wait| match wait {
+        self.end_delays(|_, wait| match wait {
             Wait::Event(pattern) => pattern.matches_text(event.event_type),
             Wait::Context(share) => context.is_some_and(|used| used >= u64::from(*share)),
             Wait::Turns(_) | Wait::Until(_) | Wait::Tool(_) => false,
@@ -52,13 +58,13 @@ impl Injector {
     }
 
     /// Ends the delays of which something is over; returns whether a notification has no hold left.
-    fn end_delays(&mut self, mut is_over: impl FnMut(&mut Wait) -> bool) -> bool {
-        self.queue.change_holds(&mut |_, hold| {
+    fn end_delays(&mut self, mut is_over: impl FnMut(&Notification, &mut Wait) -> bool) -> bool {
+        self.queue.change_holds(&mut |notification, hold| {
             let Hold::Deferred { waits, .. } = hold else { return true };
             let mut is_ended = false;
             // Each is asked, as turns are counted.
             for wait in waits {
-                is_ended |= is_over(wait);
+                is_ended |= is_over(notification, wait);
             }
             !is_ended
         })
