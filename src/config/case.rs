@@ -29,7 +29,7 @@ pub use self::{
 /// Most steps of a test.
 const STEPS_MAX: usize = 100_000;
 /// Monday, 2026-01-05, 09:00 UTC: the time at which a test begins that does not say another one.
-pub(super) const START: Timestamp = Timestamp::from_millis(1_767_603_600_000);
+pub const START: Timestamp = Timestamp::from_millis(1_767_603_600_000);
 
 /// One test of a subscriber.
 #[derive(Debug, Clone, PartialEq)]

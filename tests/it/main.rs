@@ -2,6 +2,7 @@
 #![cfg(test)]
 
 mod acting;
+mod alike;
 mod authoring;
 mod bodies;
 mod bounded;

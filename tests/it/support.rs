@@ -1,6 +1,7 @@
 //! Code that several tests share.
 
 pub(crate) mod daemon;
+pub(crate) mod drawn;
 pub(crate) mod drive;
 pub(crate) mod each;
 pub(crate) mod event_loop;

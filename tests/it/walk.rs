@@ -9,7 +9,7 @@
 use std::{
     cell::Cell,
     collections::{BTreeMap, BTreeSet},
-    env, io,
+    io,
     ops::ControlFlow,
     sync::LazyLock,
 };
@@ -34,7 +34,10 @@ use journal::{
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::support::event_loop::{Append, Daemon, Disk};
+use crate::support::{
+    event_loop::{Append, Daemon, Disk},
+    random::{Random, number},
+};
 
 /// Default number of walks, see `ASIDE_WALK_SEEDS`; each test runs a quarter of them.
 const SEEDS: u64 = 1_000;
@@ -70,20 +73,6 @@ static RULES: LazyLock<(TempDir, [String; 2])> = LazyLock::new(|| {
     (folder, hashes)
 });
 
-/// A random generator with a seed.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % bound
-    }
-
-    fn one_of<T: Copy>(&mut self, all: &[T]) -> T {
-        all[usize::try_from(self.below(all.len() as u64)).expect("small")]
-    }
-}
-
 /// How a run of the daemon ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
@@ -112,7 +101,6 @@ struct Walk {
 }
 
 fn walk_quarter(quarter: u64) {
-    let number = |name: &str| env::var(name).ok().map(|text| text.parse::<u64>().expect("a number"));
     let seeds: Vec<u64> = match number("ASIDE_WALK_SEED") {
         Some(seed) => vec![seed],
         None => {
@@ -154,7 +142,7 @@ fn random_walk_delivers_acknowledged_events_fourth_quarter() {
 impl Walk {
     fn new(seed: u64) -> Self {
         Self {
-            random: Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5bd1),
+            random: Random::new(seed),
             files: MemoryFiles::new(),
             state: tempfile::tempdir().expect("a folder"),
             now: 1_000,
