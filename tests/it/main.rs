@@ -12,6 +12,7 @@ mod clients;
 mod clock;
 mod config;
 mod crash;
+mod critical;
 mod demo;
 mod dev;
 mod differences;

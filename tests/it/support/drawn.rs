@@ -200,6 +200,11 @@ impl Drawn {
         Some(*found.unwrap_or_else(|| panic!("{}", compiled.report)))
     }
 
+    /// The value of a key as the file has it.
+    pub(crate) fn value(&self, section: &'static str, key: &'static str) -> Option<&'static str> {
+        self.values.get(&(section, key)).copied()
+    }
+
     /// The keys that it has.
     pub(crate) fn keys(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
         self.values.keys().copied()

@@ -65,6 +65,16 @@ impl Drive {
         }
     }
 
+    /// The rules in force.
+    pub(crate) fn rules(&self) -> &Arc<CompiledRules> {
+        self.engine.rules()
+    }
+
+    /// Whether a turn of a session is running.
+    pub(crate) fn is_in_turn(&self, session: &SessionId) -> bool {
+        self.engine.sessions().views().any(|own| own.id == session && own.state.is_in_turn())
+    }
+
     /// The position of the next journaled input.
     pub(crate) fn next_seq(&self) -> Seq {
         self.seq.next()
