@@ -72,6 +72,7 @@ mod snapshots;
 mod socket;
 mod starts;
 mod states;
+mod storm;
 mod subscribers;
 mod support;
 mod templates;
