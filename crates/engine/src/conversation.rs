@@ -13,6 +13,7 @@ mod budgets;
 mod delivery;
 mod exchange;
 mod fanout;
+mod for_user;
 mod holds;
 mod lifecycle;
 mod naming;

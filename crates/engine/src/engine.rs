@@ -165,6 +165,7 @@ impl Engine {
         add(self.sessions.session_timeout(), WakeReason::Session);
         add(self.sessions.unclaimed_timeout(), WakeReason::Unclaimed);
         add(self.sessions.region_timeout(), WakeReason::Region);
+        add(self.sessions.for_user_timeout(), WakeReason::ForUser);
         add(self.silences.poll_timeout(), WakeReason::Silence);
         add(self.users.poll_timeout(), WakeReason::User);
         add(self.folds.poll_timeout(), WakeReason::Fold);
@@ -181,6 +182,7 @@ impl Engine {
                 WakeReason::Unclaimed => self.sessions.expire_unclaimed(at),
                 WakeReason::Fanout => unreachable!("next_deadline does not return it"),
                 WakeReason::Region => self.sessions.expire_regions(at),
+                WakeReason::ForUser => self.sessions.expire_for_user(at),
                 WakeReason::Silence => {
                     self.region_changes += 1;
                     self.end_silences(at);

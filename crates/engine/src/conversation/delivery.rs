@@ -156,6 +156,8 @@ impl Sessions {
         let (mut ended, is_for_others) = self.fanout.resolve(resolution);
         self.standing.retained.resolve(resolution);
         self.standing.unresolved.resolve(resolution);
+        self.standing.for_user.resolve(resolution);
+        self.end_for_user(&Reason::Withdrawn, Notification::is_resolved);
         ended.extend(self.unclaimed.take_resolved(resolution).iter().map(|resolved| resolved.id));
         for notification in ended {
             self.end(notification, Reason::Withdrawn);
@@ -177,6 +179,9 @@ impl Sessions {
             let key = session.and_then(|id| self.table.key(id));
             if session.is_none() || key.is_some() {
                 self.standing.unresolved.dismiss(notification, key);
+            }
+            if session.is_none() {
+                self.end_for_user(&Reason::Dismissed, |own| own.id == *notification);
             }
         }
         let concerned: Vec<SessionKey> = match session {
@@ -212,6 +217,7 @@ impl Sessions {
         }
         if response.action == Action::Dismiss {
             self.standing.unresolved.dismiss(notification, None);
+            self.end_for_user(&Reason::Dismissed, |own| own.id == *notification);
             if self.unclaimed.take(notification).is_some() {
                 self.end(*notification, Reason::Dismissed);
             }

@@ -2,19 +2,22 @@
 //! silence or an inhibition suppresses. Each is in the queues that have the notification, and a queue
 //! that takes the notification later takes its holds too.
 
+use std::sync::Arc;
+
 use hashbrown::HashMap;
 use journal::time::Timestamp;
 
 use super::{
     injector::{self, Suppress},
     session::{SessionKey, SessionView},
-    sessions::Sessions,
+    sessions::{SessionOutput, Sessions},
     standing,
 };
 use crate::{
     event::{EventRef, Scope, SessionId},
     hold::{DelayedBy, Hold, HoldKind, SilenceId},
-    notification::{Activation, Notification, NotificationId, SubscriberId},
+    ledger::Reason,
+    notification::{Activation, Audience, Notification, NotificationId, SubscriberId},
     sorted::SortedMap,
 };
 
@@ -23,6 +26,7 @@ impl Sessions {
     pub fn begin_quiet(&mut self, subscriber: &SubscriberId, since: Timestamp, until: Timestamp) {
         self.standing.quiet.insert(subscriber.clone(), (since, until));
         let hold = Hold::Quiet { since, until, of_user: false };
+        self.standing.for_user.begin_quiet(subscriber, &hold);
         self.hold_all(&hold, |notification| {
             notification.subscriber == *subscriber && !injector::is_urgent(notification)
         });
@@ -31,17 +35,21 @@ impl Sessions {
     /// Ends the quiet hours of a subscriber.
     pub fn end_quiet(&mut self, subscriber: &SubscriberId) {
         self.standing.quiet.remove(subscriber);
-        self.release_all(|notification, hold| {
+        let is_over = |notification: &Notification, hold: &Hold| {
             matches!(hold, Hold::Quiet { of_user: false, .. }) && notification.subscriber == *subscriber
-        });
+        };
+        self.release_all(is_over);
+        self.end_holds_for_user(is_over);
     }
 
     /// Ends the delays of a subscriber that has none any more.
     pub fn end_delays(&mut self, subscriber: &SubscriberId) {
-        self.release_all(|notification, hold| {
+        let is_over = |notification: &Notification, hold: &Hold| {
             matches!(hold, Hold::Deferred { by: DelayedBy::Subscriber, .. })
                 && notification.subscriber == *subscriber
-        });
+        };
+        self.release_all(is_over);
+        self.end_holds_for_user(is_over);
     }
 
     /// Passes an event to the sessions in which it could end a hold. `context`: the share of the
@@ -133,6 +141,10 @@ impl Sessions {
                 self.end(notification.id, reason);
             }
         }
+        let mut decide_covered = |own: &Notification| scope.covers(&own.scope).then(|| decide(own)).flatten();
+        for (id, reason) in self.standing.for_user.suppress(&mut decide_covered) {
+            self.end_for_user(&reason, |own| own.id == id);
+        }
         for (id, hold) in std::mem::take(&mut done.holds) {
             if *scope == Scope::All {
                 self.keep_hold(id, hold);
@@ -214,6 +226,7 @@ impl Sessions {
         }
         self.standing.suppressed.retain(|_, holds| !holds.is_empty());
         self.release_all(|_, hold| is_over(hold));
+        self.end_holds_for_user(|_, hold| is_over(hold));
     }
 
     /// The holds of a notification that waits for a session to open.
@@ -237,6 +250,53 @@ impl Sessions {
     pub fn held_by(&self, silence: SilenceId) -> usize {
         let is_its = |hold: &Hold| matches!(hold, Hold::Silenced { by, .. } if *by == silence);
         self.standing.suppressed.values().filter(|holds| holds.iter().any(is_its)).count()
+    }
+}
+
+impl Sessions {
+    /// Passes a notification to the user, or keeps it while something holds it, `suppressed` included.
+    pub fn pass_to_user(
+        &mut self,
+        notification: &Arc<Notification>,
+        audience: Audience,
+        suppressed: Option<Hold>,
+    ) {
+        self.end_for_user(&Reason::Superseded, |older| older.is_superseded_by(notification));
+        let mut holds = self.standing.holds(notification);
+        holds.extend(suppressed);
+        self.standing.for_user.insert(notification, audience, holds);
+        self.release_for_user();
+    }
+
+    /// When a delay or a time to live of what waits for the user is over next.
+    pub fn for_user_timeout(&self) -> Option<Timestamp> {
+        self.standing.for_user.poll_timeout()
+    }
+
+    /// Ends the delays and the notifications for the user that are over at `at`.
+    pub fn expire_for_user(&mut self, at: Timestamp) {
+        self.end_for_user(&Reason::Expired, |own| own.expires_at.is_some_and(|until| until <= at));
+        self.standing.for_user.end_delays(at);
+        self.release_for_user();
+    }
+
+    /// Ends what waits for the user and is selected.
+    pub(super) fn end_for_user(&mut self, reason: &Reason, is_over: impl Fn(&Notification) -> bool) {
+        for id in self.standing.for_user.end(is_over) {
+            self.end(id, reason.clone());
+        }
+    }
+
+    /// Ends the holds that `is_over` selects, and passes what has none left to the user.
+    fn end_holds_for_user(&mut self, is_over: impl FnMut(&Notification, &Hold) -> bool) {
+        self.standing.for_user.end_holds(is_over);
+        self.release_for_user();
+    }
+
+    fn release_for_user(&mut self) {
+        for (notification, audience) in self.standing.for_user.take_free() {
+            self.emit(SessionOutput::ForUser(notification, audience));
+        }
     }
 }
 

@@ -16,7 +16,7 @@ use crate::{
     event::{Event, SessionId},
     exchange::Decision,
     ledger::{LedgerEntry, Reason},
-    notification::{Notification, NotificationId, SubscriberId},
+    notification::{Audience, Notification, NotificationId, SubscriberId},
     session::{Pending, SessionChange, Succession},
     sorted::{SortedMap, SortedSet},
 };
@@ -49,6 +49,8 @@ pub enum SessionOutput {
     Publish(Event),
     /// Let the state kept for a session follow it.
     Succession(Succession),
+    /// Pass a notification to the user.
+    ForUser(Arc<Notification>, Audience),
 }
 
 impl Sessions {
@@ -78,6 +80,7 @@ impl Sessions {
     pub fn replace_settings(&mut self, settings: Settings, switched_off: &SortedSet<SubscriberId>) {
         self.settings = settings;
         self.standing.retained.forget_of(switched_off);
+        self.end_for_user(&Reason::SubscriberOff, |own| switched_off.contains(&own.subscriber));
         for notification in self.unclaimed.take_of(switched_off) {
             self.end(notification.id, Reason::SubscriberOff);
         }

@@ -3,7 +3,7 @@
 use journal::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::{injector, retained::Retained, session::SessionKey, unresolved::Unresolved};
+use super::{for_user::ForUser, injector, retained::Retained, session::SessionKey, unresolved::Unresolved};
 use crate::{
     budget::SourceAccounts,
     hold::{Hold, Postponed},
@@ -24,6 +24,9 @@ pub(crate) struct Standing {
     /// The states that a session opens with.
     #[serde(default)]
     pub(super) retained: Retained,
+    /// What waits for the user.
+    #[serde(default)]
+    pub(super) for_user: ForUser,
     /// The conditions that hold.
     #[serde(default)]
     pub(super) unresolved: Unresolved,

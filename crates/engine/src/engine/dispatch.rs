@@ -266,8 +266,8 @@ impl Engine {
             events: notification.events.clone(),
             created_at: notification.created_at,
         });
-        if audience != Audience::Agent && !self.is_muted_for_user(&notification) {
-            self.send_to_user(&notification, audience, now);
+        if audience != Audience::Agent {
+            self.pass_to_user(&notification, audience, now);
         }
         if audience == Audience::User {
             return;
@@ -317,8 +317,11 @@ impl Engine {
 }
 
 impl Engine {
-    /// Sends a notification to the user's sinks as one line.
-    fn send_to_user(&mut self, notification: &Notification, audience: Audience, now: Timestamp) {
+    /// Sends a notification to the user's sinks as one line, unless the user has it muted.
+    pub(super) fn send_to_user(&mut self, notification: &Notification, audience: Audience, now: Timestamp) {
+        if self.is_muted_for_user(notification) {
+            return;
+        }
         // A user who sees the agent's notifications does not need a second copy.
         let is_shown = audience == Audience::Both
             && self.rules.injection.delivery_notice

@@ -193,6 +193,8 @@ pub enum WakeReason {
     Fanout,
     /// What a region has is over.
     Region,
+    /// What waits for the user is due, or over.
+    ForUser,
     /// A silence ends.
     Silence,
     /// Quiet hours of a user begin or end.

@@ -129,6 +129,9 @@ impl Engine {
                 }
                 SessionOutput::Wake(pending) => self.outputs.push_back(Output::Wake(pending)),
                 SessionOutput::Publish(event) => self.outputs.push_back(Output::Publish(event)),
+                SessionOutput::ForUser(notification, audience) => {
+                    self.send_to_user(&notification, audience, self.now);
+                }
                 SessionOutput::Succession(change) => {
                     self.folds.follow(&change, &mut self.effects);
                     self.drain_folds();

@@ -3,6 +3,8 @@
 //! Rows are suppressed by the pipelines. A pending notification is suppressed if each of its events is,
 //! and in a session of its own if what suppresses them is for a part of the sessions.
 
+use std::sync::Arc;
+
 use journal::time::Timestamp;
 use serde_json::json;
 
@@ -15,7 +17,7 @@ use crate::{
     event::{Event, Scope, SessionId, Severity},
     hold::{Hold, SilenceId},
     ledger::Reason,
-    notification::{Nature, Notification, NotificationId, SubscriberId},
+    notification::{Audience, Nature, Notification, NotificationId, SubscriberId},
     pipeline::{
         Pipeline, Resources,
         mute::Place,
@@ -163,6 +165,30 @@ impl Engine {
         if let Some((subscriber, Suppress::End(Reason::Silenced { by }))) = suppressed {
             self.silences.count(by, &subscriber);
         }
+    }
+
+    /// Passes a notification to the user, unless it is suppressed in the one session that it is for.
+    pub(super) fn pass_to_user(
+        &mut self,
+        notification: &Arc<Notification>,
+        audience: Audience,
+        now: Timestamp,
+    ) {
+        let (mut finder, sessions) = self.finder(now);
+        let session = match &notification.scope {
+            Scope::Session(id) => sessions.view(id),
+            Scope::Workspace(_) | Scope::All | Scope::Part(_) => None,
+        };
+        let suppressed = session.and_then(|session| {
+            let is_silence = |own: &Matchers| own.is_scoped() && concerns(own, &session);
+            finder.decide(notification, &Chosen { is_silence: &is_silence, is_in: &|_| false })
+        });
+        match suppressed {
+            Some(Suppress::End(_)) => return,
+            Some(Suppress::Hold(hold)) => self.sessions.pass_to_user(notification, audience, Some(hold)),
+            None => self.sessions.pass_to_user(notification, audience, None),
+        }
+        self.drain_sessions();
     }
 
     /// When a hold ends at the latest, if a time is known.
