@@ -347,29 +347,26 @@ impl Account {
                 self.confirm(notification, session);
             }
             LedgerEntry::Returned { notification, session } => self.take_back(notification, session, content),
-            LedgerEntry::NotificationEnded {
-                notification,
-                session: Some(session),
-                reason: Reason::Unanswered,
-            } => {
-                self.end_unanswered(notification, session);
+            LedgerEntry::NotificationEnded { notification, session, reason } => {
+                self.end_notification(notification, session.as_ref(), reason);
             }
-            LedgerEntry::NotificationEnded {
-                notification,
-                session: Some(session),
-                reason: Reason::Summarised { by },
-            } => {
-                self.end_in_one(notification, session, by);
-            }
-            LedgerEntry::NotificationEnded { notification, session: Some(session), reason } => {
-                self.end(notification, session, reason);
-            }
-            LedgerEntry::NotificationEnded { notification, session: None, reason: Reason::InRegion } => {
-                self.end_in_region(notification);
-            }
-            LedgerEntry::NotificationEnded { notification, session: None, .. } => {
+        }
+    }
+
+    fn end_notification(
+        &mut self,
+        notification: &NotificationId,
+        session: Option<&SessionId>,
+        reason: &Reason,
+    ) {
+        match (session, reason) {
+            (Some(session), Reason::Unanswered) => self.end_unanswered(notification, session),
+            (Some(session), Reason::Summarised { by }) => self.end_in_one(notification, session, by),
+            (Some(session), reason) => self.end(notification, session, reason),
+            (None, Reason::InRegion) => self.end_in_region(notification),
+            (None, reason) => {
                 let made = self.made.get_mut(notification).expect("made");
-                assert!(std::mem::replace(&mut made.is_unclaimed, false), "{entry:?}");
+                assert!(std::mem::replace(&mut made.is_unclaimed, false), "{notification}: {reason:?}");
             }
         }
     }

@@ -37,6 +37,9 @@ struct Sent {
     turn: Option<u64>,
 }
 
+/// Selects the texts that a budget counts.
+type Counted<'s> = &'s dyn Fn(&Sent) -> bool;
+
 /// What was sent, and the turns as far as they are certain.
 #[derive(Debug, Default)]
 pub(super) struct Spending {
@@ -135,7 +138,7 @@ impl Account {
         let own = |sent: &Sent| is_own(sent) && sent.subscriber == last.subscriber;
         let is_of_turn = |sent: &Sent| turn.is_some() && sent.turn == turn;
         let settings = &budgets.settings;
-        let all: [(_, Option<Rate>, Option<u64>, &dyn Fn(&Sent) -> bool); 5] = [
+        let all: [(_, Option<Rate>, Option<u64>, Counted<'_>); 5] = [
             ("hour", hour, hour.map(of_rate), &is_own),
             ("turn", None, settings.turn.map(size), &is_of_turn),
             ("session", None, settings.session.map(size), &is_own),
