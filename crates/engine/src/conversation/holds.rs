@@ -142,9 +142,7 @@ impl Sessions {
             }
         }
         let mut decide_covered = |own: &Notification| scope.covers(&own.scope).then(|| decide(own)).flatten();
-        for (id, reason) in self.standing.for_user.suppress(&mut decide_covered) {
-            self.end_for_user(&reason, |own| own.id == id);
-        }
+        self.suppress_for_user(&mut decide_covered);
         for (id, hold) in std::mem::take(&mut done.holds) {
             if *scope == Scope::All {
                 self.keep_hold(id, hold);
@@ -266,6 +264,13 @@ impl Sessions {
         holds.extend(suppressed);
         self.standing.for_user.insert(notification, audience, holds);
         self.release_for_user();
+    }
+
+    /// Suppresses what waits for the user: `decide` says what becomes of each notification.
+    pub fn suppress_for_user(&mut self, decide: &mut dyn FnMut(&Notification) -> Option<Suppress>) {
+        for (id, reason) in self.standing.for_user.suppress(decide) {
+            self.end_for_user(&reason, |own| own.id == id);
+        }
     }
 
     /// When a delay or a time to live of what waits for the user is over next.

@@ -317,11 +317,8 @@ impl Engine {
 }
 
 impl Engine {
-    /// Sends a notification to the user's sinks as one line, unless the user has it muted.
+    /// Sends a notification to the user's sinks as one line.
     pub(super) fn send_to_user(&mut self, notification: &Notification, audience: Audience, now: Timestamp) {
-        if self.is_muted_for_user(notification) {
-            return;
-        }
         // A user who sees the agent's notifications does not need a second copy.
         let is_shown = audience == Audience::Both
             && self.rules.injection.delivery_notice

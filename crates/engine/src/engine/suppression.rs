@@ -16,7 +16,7 @@ use crate::{
     conversation::{SessionView, Sessions, Suppress},
     event::{Event, Scope, SessionId, Severity},
     hold::{Hold, SilenceId},
-    ledger::Reason,
+    ledger::{LedgerEntry, Reason},
     notification::{Audience, Nature, Notification, NotificationId, SubscriberId},
     pipeline::{
         Pipeline, Resources,
@@ -167,7 +167,8 @@ impl Engine {
         }
     }
 
-    /// Passes a notification to the user, unless it is suppressed in the one session that it is for.
+    /// Passes a notification to the user, unless it is muted, or suppressed in the one session that it is
+    /// for.
     pub(super) fn pass_to_user(
         &mut self,
         notification: &Arc<Notification>,
@@ -179,12 +180,23 @@ impl Engine {
             Scope::Session(id) => sessions.view(id),
             Scope::Workspace(_) | Scope::All | Scope::Part(_) => None,
         };
-        let suppressed = session.and_then(|session| {
+        let in_session = session.and_then(|session| {
             let is_silence = |own: &Matchers| own.is_scoped() && concerns(own, &session);
             finder.decide(notification, &Chosen { is_silence: &is_silence, is_in: &|_| false })
         });
-        match suppressed {
-            Some(Suppress::End(_)) => return,
+        match self.muted_for_user(notification).or(in_session) {
+            // The queues of sessions record the end of what is also for the agent.
+            Some(Suppress::End(_)) if audience == Audience::Both => {}
+            Some(Suppress::End(reason)) => {
+                if let Reason::Silenced { by } = &reason {
+                    self.silences.count(*by, &notification.subscriber);
+                }
+                self.record(LedgerEntry::NotificationEnded {
+                    notification: notification.id,
+                    session: None,
+                    reason,
+                });
+            }
             Some(Suppress::Hold(hold)) => self.sessions.pass_to_user(notification, audience, Some(hold)),
             None => self.sessions.pass_to_user(notification, audience, None),
         }

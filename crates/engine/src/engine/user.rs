@@ -62,6 +62,12 @@ impl Finder<'_> {
         Some(Suppress::End(Reason::Muted { by }))
     }
 
+    /// What becomes of the notice to the daemon's own user.
+    fn decide_for_user(self, notification: &Notification) -> Option<Suppress> {
+        let by = if self.has_none() { None } else { self.muted_one(OWN_USER, None, notification) }?;
+        Some(Suppress::End(Reason::Muted { by }))
+    }
+
     fn has_none(self) -> bool {
         self.users.is_empty() && self.rules.mutes.is_empty()
     }
@@ -99,6 +105,9 @@ impl Engine {
                 mutes.users.level(user),
             )
         });
+        if of.is_none_or(|user| &**user == OWN_USER) {
+            sessions.suppress_for_user(&mut |notification| mutes.decide_for_user(notification));
+        }
         self.drain_sessions();
     }
 
@@ -151,11 +160,10 @@ impl Engine {
         by
     }
 
-    /// Whether the daemon's own user does not get the notices of a notification.
-    pub(super) fn is_muted_for_user(&self, notification: &Notification) -> bool {
+    /// Why the daemon's own user does not get the notice of a notification.
+    pub(super) fn muted_for_user(&self, notification: &Notification) -> Option<Suppress> {
         let Self { rules, users, recent, .. } = self;
-        let mutes = Finder { rules, users, recent };
-        !mutes.has_none() && mutes.muted_one(OWN_USER, None, notification).is_some()
+        Finder { rules, users, recent }.decide_for_user(notification)
     }
 
     /// Whether a notification is muted in a session.
