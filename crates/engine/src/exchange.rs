@@ -79,6 +79,11 @@ impl Exchange {
         }
     }
 
+    /// Whether the agent's turn ends with this exchange, which `directive` answers.
+    pub(crate) fn ends_turn(&self, directive: Option<&Directive>) -> bool {
+        self.trigger == Trigger::Agent && self.point == InjectionPoint::TurnEnd && directive.is_none()
+    }
+
     /// The tool that has run, if the agent reports its result.
     pub(crate) fn tool_that_ran(&self) -> Option<&str> {
         let has_run = self.point == InjectionPoint::AfterTool && self.trigger == Trigger::Agent;

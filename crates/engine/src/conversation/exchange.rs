@@ -99,10 +99,13 @@ impl Sessions {
         (key, Begun::Open)
     }
 
-    /// What waits in the queue of a suspended session: the turn that resumes it is one of its turns. What
-    /// the queue takes with that turn has not waited in it.
+    /// The notifications that wait in the queue of a suspended session; `None` for another session. The
+    /// turn that resumes it counts for their delays, and not for those that the queue takes with it.
     fn waited(&self, session: &SessionId) -> Option<(SessionKey, Vec<NotificationId>)> {
-        let key = self.table.key(session).filter(|_| self.table.open_key(session).is_none())?;
+        if self.table.open_key(session).is_some() {
+            return None;
+        }
+        let key = self.table.key(session)?;
         let pending = self.table.get(key).injector.pending_notifications();
         Some((key, pending.map(|notification| notification.id).collect()))
     }
@@ -313,8 +316,7 @@ impl Session {
         }
         self.state = self.state.after_exchange(exchange.point, answer.directive.as_ref());
         self.state_at = now;
-        let is_end = exchange.trigger == Trigger::Agent && exchange.point == InjectionPoint::TurnEnd;
-        if is_end && !self.state.is_in_turn() {
+        if exchange.ends_turn(answer.directive.as_ref()) {
             self.injector.end_turn_budget();
         }
         if let Some(turn) = &exchange.turn {

@@ -321,8 +321,7 @@ impl Injector {
         if let Some(first) = injection.as_ref().filter(|_| is_first_text) {
             self.first_text = Some(first.id);
         }
-        let is_turn_end = exchange.trigger == Trigger::Agent && exchange.point == InjectionPoint::TurnEnd;
-        if is_turn_end && directive.is_none() {
+        if exchange.ends_turn(directive.as_ref()) {
             // What waited for the turn's budget is pending, and may wake the agent.
             self.end_turn_holds();
         }
