@@ -1,7 +1,7 @@
 //! Limits the rate of anything that has a key, with one token bucket for each key.
 //!
-//! A busy key does not use up another's tokens, as long as there is a bucket for each. The arithmetic is in whole units and exact: the
-//! number of calls does not change the result.
+//! A busy key does not use up another's tokens, as long as there is a bucket for each. The arithmetic is
+//! in whole units and exact: the number of calls does not change the result.
 
 use std::{borrow::Borrow, fmt, num::NonZeroU32, time::Duration};
 
@@ -111,8 +111,13 @@ impl TokenBucket {
 
     /// When it is full again, if nothing is taken before.
     fn full_at(&self) -> Timestamp {
-        let missing = (self.token_parts * self.parts_per_ms).saturating_sub(self.parts);
-        let wait_ms = u64::try_from(missing.div_ceil(self.parts_per_ms)).unwrap_or(u64::MAX);
+        self.time_of(self.token_parts * self.parts_per_ms)
+    }
+
+    /// When it has so many parts, if nothing is taken before.
+    fn time_of(&self, parts: u128) -> Timestamp {
+        let wait_ms = parts.saturating_sub(self.parts).div_ceil(self.parts_per_ms);
+        let wait_ms = u64::try_from(wait_ms).unwrap_or(u64::MAX);
         Timestamp::from_millis(self.filled_at.as_millis().saturating_add(wait_ms))
     }
 
@@ -127,11 +132,7 @@ impl TokenBucket {
                 self.parts = left;
                 Ok(())
             }
-            None => {
-                let wait_ms = (self.token_parts - self.parts).div_ceil(self.parts_per_ms);
-                let wait_ms = u64::try_from(wait_ms).unwrap_or(u64::MAX);
-                Err(Timestamp::from_millis(self.filled_at.as_millis().saturating_add(wait_ms)))
-            }
+            None => Err(self.time_of(self.token_parts)),
         }
     }
 }
