@@ -313,7 +313,7 @@ impl Account {
             LedgerEntry::Created { notification, subscriber, events, created_at } => {
                 let is_settled = |seq: &Seq| !self.unended.contains_key(&(*seq, subscriber.clone()));
                 if events.iter().all(is_settled) {
-                    self.create_one_of_many(notification, subscriber, events, content);
+                    self.create_summarised(notification, subscriber, events, content);
                 } else {
                     self.create(notification, subscriber, events, *created_at);
                 }
@@ -361,7 +361,7 @@ impl Account {
     ) {
         match (session, reason) {
             (Some(session), Reason::Unanswered) => self.end_unanswered(notification, session),
-            (Some(session), Reason::Summarised { by }) => self.end_in_one(notification, session, by),
+            (Some(session), Reason::Summarised { by }) => self.end_as_summarised(notification, session, by),
             (Some(session), reason) => self.end(notification, session, reason),
             (None, Reason::InRegion) => self.end_in_region(notification),
             (None, reason) => {

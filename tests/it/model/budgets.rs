@@ -159,8 +159,8 @@ impl Account {
         }
     }
 
-    /// Several notifications of a queue are about to end, and this one takes their place there.
-    pub(super) fn create_one_of_many(
+    /// A notification that takes the place of several ones of a queue, which end after it.
+    pub(super) fn create_summarised(
         &mut self,
         id: &NotificationId,
         subscriber: &SubscriberId,
@@ -182,8 +182,13 @@ impl Account {
         assert!(self.made.insert(*id, made).is_none(), "{id} was made before");
     }
 
-    /// A notification leaves a queue as a part of another one.
-    pub(super) fn end_in_one(&mut self, id: &NotificationId, session: &SessionId, one: &NotificationId) {
+    /// A notification ends as a part of a summarised one.
+    pub(super) fn end_as_summarised(
+        &mut self,
+        id: &NotificationId,
+        session: &SessionId,
+        one: &NotificationId,
+    ) {
         let place = std::mem::replace(self.place(session, id), Place::Over);
         assert_eq!(place, Place::Queued { again: false }, "{id} in {session}");
         let part = &self.made[id];

@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_a_replaced_one_wakes_nobody() {
+    fn end_of_a_replaced_state_wakes_nobody() {
         let mut retained = Retained::default();
         for (name, until) in [("a", 5), ("b", 9)] {
             let retain_until = Some(Timestamp::from_millis(until));
