@@ -156,7 +156,12 @@ fn next_after(line: &LedgerLine, history: &[LedgerLine]) -> String {
         EntryKind::Unclaimed => {
             format!("the next session in its scope gets it; aside inbox dismiss {notification} ends it")
         }
-        EntryKind::Created | EntryKind::Queued | EntryKind::Returned | EntryKind::Recalled => {
+        // One for the user alone is in no queue, and sessions take one for many of them a little later.
+        EntryKind::Created => format!(
+            "an exchange at its point delivers it or, if it is for you alone, your sinks when nothing holds it; \
+             aside inbox dismiss {notification} ends it"
+        ),
+        EntryKind::Queued | EntryKind::Returned | EntryKind::Recalled => {
             format!("the next exchange at its point delivers it; aside inbox dismiss {notification} ends it")
         }
         EntryKind::Repeated => {
