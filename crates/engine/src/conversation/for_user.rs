@@ -84,6 +84,11 @@ impl ForUser {
         }
     }
 
+    /// Whether a notification waits.
+    pub(super) fn contains(&self, notification: &NotificationId) -> bool {
+        self.waiting.get(notification).is_some()
+    }
+
     /// Ends the holds that `is_over` selects.
     pub(super) fn end_holds(&mut self, mut is_over: impl FnMut(&Notification, &Hold) -> bool) {
         for waiting in self.waiting.values_mut() {

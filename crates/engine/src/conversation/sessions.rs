@@ -163,8 +163,8 @@ impl Sessions {
     }
 
     /// Whether a decision about a notification is possible: it waits for the session, or for any if
-    /// `session` is `None`. A notification that waits for the next session can be dismissed; there
-    /// is no agent yet to discuss it with.
+    /// `session` is `None`. A notification that waits for the next session, or for the user alone, can
+    /// be dismissed; there is no agent to discuss it with.
     pub fn can_decide(
         &self,
         session: Option<&SessionId>,
@@ -180,7 +180,9 @@ impl Sessions {
                     .open()
                     .chain(self.table.suspended())
                     .any(|known| known.injector.waits(notification))
-                    || decision == Decision::Dismiss && self.unclaimed.contains(notification)
+                    || decision == Decision::Dismiss
+                        && (self.unclaimed.contains(notification)
+                            || self.standing.for_user.contains(notification))
                     || self.fanout.contains(notification)
             }
         }

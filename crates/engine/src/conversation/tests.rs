@@ -2,13 +2,15 @@
 
 use std::sync::Arc;
 
-use super::{InjectionSettings, SessionSettings, Sessions, Settings};
+use super::{InjectionSettings, SessionSettings, Sessions, Settings, sessions::SessionOutput};
 use journal::time::Timestamp;
 
 use crate::{
     event::SessionId,
-    exchange::Harness,
-    notification::{Notification, Priority},
+    exchange::{Decision, Harness},
+    hold::Hold,
+    ledger::{LedgerEntry, Reason},
+    notification::{Audience, Notification, Priority},
 };
 
 const NOW: Timestamp = Timestamp::from_millis(1);
@@ -34,6 +36,22 @@ fn notification(name: String, priority: Priority) -> Arc<Notification> {
 fn queue(all: &mut Sessions, session: &SessionId, notification: Arc<Notification>) {
     let key = all.table.key(session).expect("it is open");
     all.queue(key, notification, None);
+}
+
+#[test]
+fn notification_for_the_user_can_be_dismissed_while_held() {
+    let mut all = sessions();
+    let waiting = notification("n1".to_owned(), Priority::High);
+    let hold = Hold::Snoozed { since: NOW, until: Timestamp::from_millis(9) };
+    all.pass_to_user(&waiting, Audience::User, Some(hold));
+    assert!(all.can_decide(None, &waiting.id, Decision::Dismiss));
+    assert!(!all.can_decide(None, &waiting.id, Decision::Discuss));
+    all.decide(None, &waiting.id, Decision::Dismiss);
+    assert!(!all.can_decide(None, &waiting.id, Decision::Dismiss));
+    let ended =
+        LedgerEntry::NotificationEnded { notification: waiting.id, session: None, reason: Reason::Dismissed };
+    assert!(matches!(all.poll_output(), Some(SessionOutput::Record(entry)) if entry == ended));
+    assert!(all.poll_output().is_none());
 }
 
 #[test]
