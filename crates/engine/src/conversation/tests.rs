@@ -39,7 +39,7 @@ fn queue(all: &mut Sessions, session: &SessionId, notification: Arc<Notification
 }
 
 #[test]
-fn notification_for_the_user_can_be_dismissed_while_held() {
+fn held_notice_to_the_user_can_be_dismissed() {
     let mut all = sessions();
     let waiting = notification("n1".to_owned(), Priority::High);
     let hold = Hold::Snoozed { since: NOW, until: Timestamp::from_millis(9) };
