@@ -256,6 +256,7 @@ pub(super) fn input<'a>(rule: &'a Subscriber, rows: &'a [Row]) -> RenderInput<'a
     let max_tokens = rule.output.max_tokens;
     RenderInput {
         subscriber_name: &rule.name,
+        kept: rule.batching.kept(),
         now: NOW,
         absent_for: rule.absence.as_ref().map(|absence| absence.after),
         ..RenderInput::new(&rule.id, rows, max_tokens)

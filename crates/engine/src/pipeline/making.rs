@@ -135,6 +135,7 @@ pub(super) fn render_input<'a>(
         subscriber: &rule.id,
         subscriber_name: &rule.name,
         rows: &batch.rows,
+        kept: rule.batching.kept(),
         origins: &[],
         repeats: deferred.repeats,
         suppressed: deferred.suppressed,

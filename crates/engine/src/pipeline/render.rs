@@ -13,8 +13,9 @@
 //! A template sees the whole batch. Its output is checked to be strict TOON: canonical fields and
 //! tables are recognised as they are, and all other text is decoded and written in canonical form.
 //! The counts that the template does not print are added.
-//! If it exceeds the bounds on rows and tokens, tables lose rows from the end, counted as
-//! `omitted`, and finally fields, counted as `omitted_fields`. If a template fails, the batch is
+//! If it exceeds the bounds on rows and tokens, tables lose rows, counted as `omitted`, and finally
+//! fields, counted as `omitted_fields`. The newest rows are lost, or the oldest if time alone closed
+//! the batch ([`Kept`]). If a template fails, the batch is
 //! rendered as a generic table. A newline after a tag is kept and blank lines are removed, so an
 //! `{% endif %}` at the end of a line does not join it with the next one.
 //!
@@ -47,7 +48,7 @@ use self::{
     template::{Template, View},
 };
 use crate::{
-    notification::{SubscriberId, TemplateNotice, Tokens, UNTRUSTED_SOURCE},
+    notification::{TemplateNotice, Tokens, UNTRUSTED_SOURCE},
     pipeline::{row::Row, sandbox::account::Account},
     sorted::SortedMap,
     words::counted,
@@ -55,7 +56,7 @@ use crate::{
 
 pub use self::{
     declared::{BatchText, Declared, EventText, Layout, Sentence, Several},
-    draft::{OUTPUT_BYTES_MAX, ROWS_MAX, RenderInput, TemplateError},
+    draft::{Kept, OUTPUT_BYTES_MAX, ROWS_MAX, RenderInput, TemplateError},
     table::clean_event::{EVENT_FIELDS, clean_value},
     table::{Column, Table},
     template::{Code, EVENT_VARIABLES, OPTIONAL, Vocabulary, vocabulary},
@@ -213,7 +214,7 @@ fn generic_table(
     failure: Option<RenderFailure>,
 ) -> Rendered {
     let fitted = FIELD_CHARS.into_iter().find_map(|field_chars| {
-        let draft = generic_draft(input.subscriber, &clean.events(field_chars), input.origins);
+        let draft = generic_draft(input, &clean.events(field_chars));
         fit_draft(input, &draft, Texts::cut_to(field_chars)).ok()
     });
     Rendered { failure, ..fitted.unwrap_or_else(|| smallest(input)) }
@@ -289,10 +290,10 @@ fn shortened<'a>(
     Err(Attempt::TooBig)
 }
 
-/// A draft with the first `shown` rows of the batch, and the counts that it does not print.
+/// A draft with `shown` rows of the batch, and the counts that it does not print.
 fn finished(input: &RenderInput<'_>, draft: &Draft, shown: usize) -> Result<Rendered, Attempt> {
-    let (kept, dropped) = input.rows.split_at_checked(shown).unwrap_or((input.rows, &[]));
-    let kept = without_last(kept, draft.left_out);
+    let (kept, dropped) = input.kept.split(input.rows, shown);
+    let kept = without(input.kept, kept, draft.left_out);
     let counts = extras(input, kept, draft.left_out + occurrences(dropped), draft.printed);
     let text = draft.body.write(input.subscriber, &counts);
     Rendered::of_draft(text, draft).fitting(input)
@@ -308,7 +309,7 @@ fn fit_draft(input: &RenderInput<'_>, draft: &Draft, texts: Texts) -> Result<Ren
     let whole = draft.body.to_value();
     let with_rows = |rows_max| {
         let mut value = whole.clone();
-        let lost = draft::limit_rows(&mut value, rows_max);
+        let lost = draft::limit_rows(&mut value, rows_max, &|count| input.kept_of(count));
         (value, lost)
     };
     let rows_max = if is_long { ROWS_MAX } else { ROWS_MAX - 1 };
@@ -348,14 +349,15 @@ fn finished_cut(
     for table in lost {
         // A table of this length has one row per event, up to the limit of a filter.
         if table.of == all || table.of == all.min(ROWS_MAX) {
-            left_out += occurrences(input.rows.get(table.kept..table.of).expect("the rows that it lost"));
+            let (written, _) = input.kept.split(input.rows, table.of);
+            left_out += occurrences(input.kept.split(written, table.kept).1);
             shown = shown.min(table.kept);
         } else {
             left_out += (table.of - table.kept) as u64;
         }
     }
-    let kept = input.rows.get(..shown).expect("no more than all rows");
-    let kept = if shown == all { without_last(kept, draft.left_out) } else { kept };
+    let (kept, _) = input.kept.split(input.rows, shown);
+    let kept = if shown == all { without(input.kept, kept, draft.left_out) } else { kept };
     let mut counts = extras(input, kept, left_out, draft.printed);
     if fields > 0 {
         counts.push(("omitted_fields", fields as u64));
@@ -424,13 +426,12 @@ fn extras(
     .collect()
 }
 
-/// Removes the last rows, which a table omitted and which cover `events`.
-fn without_last(mut rows: &[Row], mut events: u64) -> &[Row] {
-    while events > 0
-        && let Some((last, before)) = rows.split_last()
-    {
-        events = events.saturating_sub(occurrences(std::slice::from_ref(last)));
-        rows = before;
+/// Removes the rows that a table omitted and that cover `events`.
+fn without(kept: Kept, mut rows: &[Row], mut events: u64) -> &[Row] {
+    while events > 0 && !rows.is_empty() {
+        let (others, omitted) = kept.split(rows, rows.len() - 1);
+        events = events.saturating_sub(occurrences(omitted));
+        rows = others;
     }
     rows
 }
@@ -462,10 +463,12 @@ const ENVELOPE: [(&str, Origin); 3] =
     [("type", Origin::Type), ("source", Origin::Source), ("severity", Origin::Severity)];
 
 /// Writes one event as fields, several as a table named after the subscriber; columns that are null
-/// in all rows are omitted. `origins` are the untrusted sources by row, or nothing.
-fn generic_draft(subscriber: &SubscriberId, events: &Shown, origins: &[Option<Arc<str>>]) -> Draft {
-    let shown = events.first(ROWS_MAX);
-    let rows = Rows::new(shown).with_origins(origins);
+/// in all rows are omitted.
+fn generic_draft(input: &RenderInput<'_>, events: &Shown) -> Draft {
+    let places = input.kept.places(events.len(), ROWS_MAX);
+    let origins = input.origins.get(places.clone()).unwrap_or_default();
+    let left_out = occurrences(input.kept.split(input.rows, ROWS_MAX).1);
+    let rows = Rows::new(events.at(places)).with_origins(origins);
     let mut table: Vec<Map<String, Value>> = (0..rows.len()).map(|at| generic_row(&rows, at)).collect();
     let is_empty = |name: &str| table.iter().all(|row| row.get(name).is_none_or(Value::is_null));
     let names = table.first().into_iter().flat_map(Map::keys);
@@ -475,10 +478,9 @@ fn generic_draft(subscriber: &SubscriberId, events: &Shown, origins: &[Option<Ar
         (1, Some(row)) => Value::Object(row),
         (_, last) => {
             let rows: Vec<Value> = table.into_iter().chain(last).map(Value::Object).collect();
-            Value::Object(Map::from_iter([(subscriber.as_str().to_owned(), rows.into())]))
+            Value::Object(Map::from_iter([(input.subscriber.as_str().to_owned(), rows.into())]))
         }
     };
-    let left_out = events.iter().skip(ROWS_MAX).map(|event| u64::from(event.repeats)).sum();
     Draft {
         body: Body::Decoded { value, comments: None },
         printed: Printed { row_repeats: true, sources: rows.names_origins(), ..Printed::default() },

@@ -21,7 +21,7 @@ use crate::{
         activation::WakeSettings,
         condition::{Condition, ConditionFailure},
         inhibition::InhibitRule,
-        render::{Layout, Sentence},
+        render::{Kept, Layout, Sentence},
         threshold::ThresholdRule,
     },
     rate::Rate,
@@ -274,6 +274,14 @@ impl Batching {
             BatchMode::Debounce { max_wait } => *max_wait,
             BatchMode::Digest(DigestTimes::Every(every)) => *every,
             BatchMode::Digest(DigestTimes::At(_)) => Duration::from_secs(24 * 3_600),
+        }
+    }
+
+    /// The rows that a text keeps if it cannot show all.
+    pub fn kept(&self) -> Kept {
+        match self.mode {
+            BatchMode::Window | BatchMode::Debounce { .. } => Kept::Oldest,
+            BatchMode::Digest(_) => Kept::Newest,
         }
     }
 

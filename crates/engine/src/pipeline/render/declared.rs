@@ -194,7 +194,7 @@ fn fit_table(input: &RenderInput<'_>, clean: &mut CleanRows<'_>, table: &Table) 
     shortened(clean, |clean, field_chars| {
         let rows = Rows::new(clean.events(field_chars)).with_origins(input.origins);
         let write = |count: usize| {
-            let places: Vec<usize> = (0..count).collect();
+            let places: Vec<usize> = input.kept.places(rows.len(), count).collect();
             draft(table.write(&rows, &places).map_err(failed)?, rows.names_origins())
         };
         let fitted = most(rows.len().min(ROWS_MAX), |count| finished(input, &write(count)?, count))?;
@@ -202,7 +202,7 @@ fn fit_table(input: &RenderInput<'_>, clean: &mut CleanRows<'_>, table: &Table) 
             (Some(content), _) => Ok(content),
             (None, Texts::Longer) => Err(Attempt::TooBig),
             (None, texts @ Texts::Shortest) => {
-                let rest = occurrences(input.rows.get(1..).expect("a table is of several events"));
+                let rest = occurrences(input.kept.split(input.rows, 1).1);
                 fit_draft(input, &Draft { left_out: rest, ..write(1)? }, texts)
             }
         }
@@ -260,7 +260,7 @@ impl Sentence {
         self.0.libraries()
     }
 
-    /// The words for the first events of a batch, oldest first.
+    /// The words for some events of a batch, oldest first: the first ones, or those that are kept.
     ///
     /// Shape: each is one line, with the secrets and control characters of values removed. An event
     /// for which nothing is printed has none.
@@ -268,7 +268,7 @@ impl Sentence {
     /// Errors: the template fails, also for one of the events only.
     pub fn render(&self, input: &RenderInput<'_>) -> Result<Vec<Arc<str>>, RenderFailure> {
         let mut said = Vec::new();
-        for row in input.rows.iter().take(EVENTS_MAX) {
+        for row in input.kept.split(input.rows, EVENTS_MAX).0 {
             let mut clean = CleanRows::new(std::slice::from_ref(row));
             let events = clean.events(CHARS_MAX);
             let words = self.0.words(input, &events, &clean.account).map_err(failure)?;

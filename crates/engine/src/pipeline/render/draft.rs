@@ -139,35 +139,39 @@ fn is_long_keyed_table(fields: &Map<String, Value>) -> bool {
     fields.len() > ROWS_MAX && fields.values().all(Value::is_object)
 }
 
-/// Cuts each list of objects to its first `rows_max` rows, each keyed table with more than
-/// [`ROWS_MAX`] rows too, and if `rows_max` is below [`ROWS_MAX`], each other list to as many
-/// items.
-pub(super) fn limit_rows(value: &mut Value, rows_max: usize) -> Vec<Lost> {
+/// Cuts each list of objects to `rows_max` rows, each keyed table with more than [`ROWS_MAX`] rows
+/// too, and if `rows_max` is below [`ROWS_MAX`], each other list to as many items.
+///
+/// Shape: `kept` says for a number of rows which of them stay.
+pub(super) fn limit_rows(value: &mut Value, rows_max: usize, kept: &dyn Fn(usize) -> Kept) -> Vec<Lost> {
     let mut lost = Vec::new();
-    cut_rows(value, rows_max, &mut lost);
+    cut_rows(value, rows_max, kept, &mut lost);
     lost
 }
 
-fn cut_rows(value: &mut Value, rows_max: usize, lost: &mut Vec<Lost>) {
+fn cut_rows(value: &mut Value, rows_max: usize, kept: &dyn Fn(usize) -> Kept, lost: &mut Vec<Lost>) {
     match value {
         Value::Array(items) => {
             let may_cut = rows_max < ROWS_MAX || items.iter().any(Value::is_object);
             if items.len() > rows_max && may_cut {
                 lost.push(Lost { of: items.len(), kept: rows_max });
-                items.truncate(rows_max);
+                let places = kept(items.len()).places(items.len(), rows_max);
+                items.truncate(places.end);
+                items.drain(..places.start);
                 if !drop_empty_columns(items) {
                     *value = Value::from(rows_max);
                     return;
                 }
             }
-            items.iter_mut().for_each(|item| cut_rows(item, rows_max, lost));
+            items.iter_mut().for_each(|item| cut_rows(item, rows_max, kept, lost));
         }
         Value::Object(fields) => {
             if is_long_keyed_table(fields) {
                 lost.push(Lost { of: fields.len(), kept: rows_max });
-                keep(fields, rows_max);
+                let places = kept(fields.len()).places(fields.len(), rows_max);
+                *fields = std::mem::take(fields).into_iter().take(places.end).skip(places.start).collect();
             }
-            fields.values_mut().for_each(|field| cut_rows(field, rows_max, lost));
+            fields.values_mut().for_each(|field| cut_rows(field, rows_max, kept, lost));
         }
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
@@ -217,6 +221,40 @@ fn keep(fields: &mut Map<String, Value>, count: usize) {
     *fields = std::mem::take(fields).into_iter().take(count).collect();
 }
 
+/// The rows that a text keeps if it cannot show all.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Kept {
+    /// The first ones.
+    #[default]
+    Oldest,
+    /// The last ones.
+    Newest,
+}
+
+impl Kept {
+    /// The places of the rows that stay when `all` are cut to `count`.
+    pub(super) fn places(self, all: usize, count: usize) -> Range<usize> {
+        let count = count.min(all);
+        match self {
+            Self::Oldest => 0..count,
+            Self::Newest => all - count..all,
+        }
+    }
+
+    /// The `count` rows that stay, and the others.
+    pub(super) fn split(self, rows: &[Row], count: usize) -> (&[Row], &[Row]) {
+        let Range { start, end } = self.places(rows.len(), count);
+        let (before, after) = match self {
+            Self::Oldest => rows.split_at(end),
+            Self::Newest => rows.split_at(start),
+        };
+        match self {
+            Self::Oldest => (before, after),
+            Self::Newest => (after, before),
+        }
+    }
+}
+
 /// Most rows of one notification, so that a table stays near its header; further rows are counted.
 pub const ROWS_MAX: usize = 15;
 /// Largest output of a template, in bytes, checked before its tokens.
@@ -231,6 +269,8 @@ pub struct RenderInput<'a> {
     pub subscriber_name: &'a str,
     /// The rows, oldest first.
     pub rows: &'a [Row],
+    /// Those of the rows that stay in a text that cannot show all.
+    pub kept: Kept,
     /// By row, the untrusted source that a table names in it; empty if rows name none.
     pub origins: &'a [Option<Arc<str>>],
     /// Repeats of rows in earlier notifications.
@@ -248,6 +288,14 @@ pub struct RenderInput<'a> {
 }
 
 impl<'a> RenderInput<'a> {
+    /// The rows of a list of `count` items that stay if it is too long: those of the batch if the
+    /// list has an item for each of its rows, up to the limit of a filter; else the first, because
+    /// its author chose the order.
+    pub(super) fn kept_of(&self, count: usize) -> Kept {
+        let all = self.rows.len();
+        if count == all || count == all.min(ROWS_MAX) { self.kept } else { Kept::Oldest }
+    }
+
     /// Rows of a batch that closed at time zero, without counts of earlier notifications.
     ///
     /// Shape: the name for people is the subscriber's id.
@@ -256,6 +304,7 @@ impl<'a> RenderInput<'a> {
             subscriber,
             subscriber_name: subscriber.as_str(),
             rows,
+            kept: Kept::default(),
             origins: &[],
             repeats: 0,
             suppressed: 0,
@@ -293,10 +342,23 @@ mod tests {
         let mut value =
             json!({ "sum": 9, "a": table(20), "b": table(3), "list": (0..30).collect::<Vec<_>>() });
         assert!(has_long_table(&value));
-        assert_eq!(limit_rows(&mut value, ROWS_MAX), [Lost { of: 20, kept: ROWS_MAX }]);
+        let oldest = |_| Kept::Oldest;
+        assert_eq!(limit_rows(&mut value, ROWS_MAX, &oldest), [Lost { of: 20, kept: ROWS_MAX }]);
         assert!(!has_long_table(&value));
-        assert_eq!(limit_rows(&mut value, 2).len(), 3);
+        assert_eq!(limit_rows(&mut value, 2, &oldest).len(), 3);
         assert_eq!(value, json!({ "sum": 9, "a": table(2), "b": table(2), "list": [0, 1] }));
+    }
+
+    #[test]
+    fn newest_rows_of_a_digest_stay() {
+        let table = |range: Range<usize>| range.map(|n| json!({ "n": n })).collect::<Vec<_>>();
+        let keyed =
+            |range: Range<usize>| range.map(|n| (format!("k{n:02}"), json!({ "n": n }))).collect::<Value>();
+        let mut value = json!({ "rows": table(0..40), "groups": table(0..20), "keyed": keyed(0..40) });
+        let kept = |count| if count == 40 { Kept::Newest } else { Kept::Oldest };
+        assert_eq!(limit_rows(&mut value, ROWS_MAX, &kept).len(), 3);
+        let expected = json!({ "rows": table(25..40), "groups": table(0..15), "keyed": keyed(25..40) });
+        assert_eq!(value, expected);
     }
 
     #[test]

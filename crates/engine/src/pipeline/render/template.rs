@@ -32,7 +32,7 @@ use super::{
         self, Misfit,
         placeholders::{OPEN, Placeholder, Placeholders},
     },
-    draft::{Attempt, Body, Draft, Printed as Counts},
+    draft::{Attempt, Body, Draft, Kept, Printed as Counts},
     table::{
         clean_event::{EVENT_FIELDS, EventView, Events, REPEATS, Shown, clean_field},
         rows::Rows,
@@ -299,6 +299,7 @@ impl Compiled {
         let context = Context {
             count: events.len(),
             shown: events.clone(),
+            kept: input.kept,
             events: OnceLock::new(),
             rows: OnceLock::new(),
             repeats: input.repeats,
@@ -350,6 +351,8 @@ struct Ran {
 #[derive(Debug)]
 struct Context {
     shown: Shown,
+    /// The rows that a table keeps if it cannot show all.
+    kept: Kept,
     events: OnceLock<Printed>,
     rows: OnceLock<Printed>,
     count: usize,
@@ -372,7 +375,7 @@ impl Object for Context {
 
     fn get_value_by_str(self: &Arc<Self>, key: &str) -> Option<Printed> {
         let events = || Printed::from_object(Events(self.shown.clone()));
-        let rows = || Printed::from_object(Rows::new(self.shown.clone()));
+        let rows = || Printed::from_object(Rows::new(self.shown.clone()).with_kept(self.kept));
         Some(match key {
             "events" => self.events.get_or_init(events).clone(),
             "rows" => self.rows.get_or_init(rows).clone(),

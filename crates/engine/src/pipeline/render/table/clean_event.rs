@@ -5,7 +5,7 @@
 
 use std::{
     borrow::Cow,
-    ops::Deref,
+    ops::{Deref, Range},
     sync::{Arc, OnceLock},
 };
 
@@ -26,23 +26,23 @@ use crate::{
 /// The column with the count of repeats.
 pub(in crate::pipeline::render) const REPEATS: &str = "repeats";
 
-/// The events visible to an attempt: the first of the cleaned ones. Reading them is paid for.
+/// The events visible to an attempt, of the cleaned ones. Reading them is paid for.
 #[derive(Debug, Clone)]
 pub(in crate::pipeline::render) struct Shown {
     events: Arc<[CleanEvent]>,
-    count: usize,
+    places: Range<usize>,
     account: Arc<Account>,
 }
 
 impl Shown {
     /// All of `events`.
     pub(in crate::pipeline::render) fn all(events: Arc<[CleanEvent]>, account: &Arc<Account>) -> Self {
-        Self { count: events.len(), events, account: Arc::clone(account) }
+        Self { places: 0..events.len(), events, account: Arc::clone(account) }
     }
 
-    /// At most the first `count` of them.
-    pub(in crate::pipeline::render) fn first(&self, count: usize) -> Self {
-        Self { count: count.min(self.count), ..self.clone() }
+    /// Those at `places` among all of them.
+    pub(in crate::pipeline::render) fn at(&self, places: Range<usize>) -> Self {
+        Self { places, ..self.clone() }
     }
 
     /// Pays for reading an event's text.
@@ -57,7 +57,7 @@ impl Deref for Shown {
     type Target = [CleanEvent];
 
     fn deref(&self) -> &[CleanEvent] {
-        self.events.get(..self.count).unwrap_or(&self.events)
+        self.events.get(self.places.clone()).unwrap_or(&self.events)
     }
 }
 

@@ -7,6 +7,7 @@
 
 use std::{
     borrow::Cow,
+    ops::Range,
     sync::{Arc, OnceLock},
 };
 
@@ -17,7 +18,10 @@ use super::clean_event::{Cell, CleanEvent, REPEATS, Shown};
 use crate::{
     event::cut_text,
     notification::UNTRUSTED_SOURCE,
-    pipeline::{render::draft::free_key, sandbox::account::steps_of_text},
+    pipeline::{
+        render::draft::{Kept, free_key},
+        sandbox::account::steps_of_text,
+    },
     sorted::SortedMap,
 };
 
@@ -31,6 +35,8 @@ const COLUMNS_MAX: usize = 256;
 #[derive(Debug)]
 pub(in crate::pipeline::render) struct Rows {
     events: Shown,
+    /// Those that a table keeps if it cannot show all.
+    kept: Kept,
     /// The untrusted sources by row, or nothing.
     origins: Arc<[Option<Arc<str>>]>,
     flat: OnceLock<Flat>,
@@ -50,7 +56,29 @@ struct Flat {
 impl Rows {
     /// Creates the rows of `events`.
     pub(in crate::pipeline::render) fn new(events: Shown) -> Self {
-        Self { events, origins: Arc::default(), flat: OnceLock::new(), are_keys_paid: OnceLock::new() }
+        Self {
+            events,
+            kept: Kept::default(),
+            origins: Arc::default(),
+            flat: OnceLock::new(),
+            are_keys_paid: OnceLock::new(),
+        }
+    }
+
+    /// Lets a table keep other rows than the first if it cannot show all.
+    pub(in crate::pipeline::render) fn with_kept(self, kept: Kept) -> Self {
+        Self { kept, ..self }
+    }
+
+    /// The `count` rows of a table of those at `places`, and the others. Rows in another order than
+    /// that of the events are cut at their end, because the author sorted them.
+    pub(in crate::pipeline::render) fn cut(&self, mut places: Vec<usize>, count: usize) -> [Vec<usize>; 2] {
+        let kept = if places.is_sorted() { self.kept } else { Kept::Oldest };
+        let Range { start, end } = kept.places(places.len(), count);
+        let mut others = places.split_off(end);
+        let shown = places.split_off(start);
+        others.extend(places);
+        [shown, others]
     }
 
     /// Lets each row name its untrusted source, which `origins` has by row, or nothing.

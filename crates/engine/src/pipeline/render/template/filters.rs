@@ -86,9 +86,9 @@ fn toon(state: &mut State<'_, '_>, value: &Printed, options: Kwargs) -> Result<P
     let columns = columns.map(|columns| picked_columns(&columns)).transpose()?;
     account(state)?.spend(1 + value.len().unwrap_or(0) as u64)?;
     if let Some(key) = &key
-        && let Some((rows, mut places)) = RowView::selection(value)
+        && let Some((rows, places)) = RowView::selection(value)
     {
-        let left_out = places.split_off(places.len().min(ROWS_MAX));
+        let [places, left_out] = rows.cut(places, ROWS_MAX);
         let table = Table { key: key.clone(), columns, repeats };
         let written = table.write(&rows, &places).map_err(invalid)?;
         account(state)?.spend_text(written.text.len())?;
