@@ -43,6 +43,7 @@ pub fn keys_of(reason: &Reason) -> &'static [&'static str] {
         | Reason::QueueOverflow
         | Reason::SessionGone
         | Reason::Uncertain
+        | Reason::NotRepeated
         | Reason::Dismissed
         | Reason::Summarised { .. }
         | Reason::Watched

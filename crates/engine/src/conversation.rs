@@ -11,6 +11,7 @@ pub mod injector;
 
 mod budgets;
 mod delivery;
+mod ended;
 mod exchange;
 mod fanout;
 mod for_user;
@@ -33,6 +34,7 @@ mod tests;
 
 pub use self::{
     delivery::Concerned,
+    ended::EndedRules,
     exchange::Begun,
     fanout::{DIRECT_MAX, LOG_MAX, TAKEN_PER_TICK},
     holds::Suppressed,

@@ -11,6 +11,7 @@ mod exchange;
 mod outcome;
 mod parts;
 mod region;
+mod reload;
 mod state;
 mod suppression;
 mod user;

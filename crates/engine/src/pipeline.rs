@@ -141,11 +141,12 @@ impl Pipeline {
 
     /// Replaces the rule by another one of the same subscriber.
     ///
-    /// Open batches keep their rows and deadlines and are rendered by the new rule. Dedupe windows
-    /// stay open unless the fields of the key changed. Token buckets stay unless the rate changed.
+    /// Open batches keep their rows and are rendered by the new rule. They keep their deadlines unless
+    /// the mode or the quiet hours changed; then each gets the one that it would have by the new rule,
+    /// but none before `now`. Dedupe windows stay open unless the fields of the key changed. Token buckets stay unless the rate changed.
     /// Deferred counts stay. The newest known versions of states stay unless the fields of their
     /// keys or of their order changed.
-    pub fn replace_rule(&mut self, rule: Arc<Subscriber>) {
+    pub fn replace_rule(&mut self, rule: Arc<Subscriber>, zone: &Zone, now: Timestamp) {
         let key = |rule: &Subscriber| rule.dedupe.as_ref().map(|dedupe| dedupe.key.clone());
         if key(&rule) != key(&self.rule) {
             self.dedupe.clear();
@@ -175,8 +176,8 @@ impl Pipeline {
         if rule.quiet != self.rule.quiet {
             self.forget_clock();
         }
-        if !self.rule.deliver_after.is_empty() && rule.deliver_after != self.rule.deliver_after {
-            self.outputs.push_back(PipelineOutput::Holds(HoldChange::DelaysEnded));
+        if rule.quiet != self.rule.quiet || rule.batching.mode != self.rule.batching.mode {
+            self.batcher.reschedule(timing(&rule, zone), now);
         }
         self.rule = rule;
     }
@@ -290,10 +291,13 @@ impl Pipeline {
         }
     }
 
-    /// Closes every open batch and ends what else waits, because the subscriber ends.
+    /// Closes every open batch and ends what else waits, and the holds of its rules, because the subscriber ends.
     pub fn close_for_good(&mut self, resources: Resources<'_>, now: Timestamp) {
         self.close_now(&|_| true, resources, now);
         self.end_absences();
+        let inhibitions = self.inhibitions.clear();
+        self.end_inhibitions(inhibitions);
+        self.forget_clock();
     }
 
     /// Ends the rows of open batches for `scope` that the agent already knows. They stay counted, and

@@ -66,6 +66,7 @@ fn ends(reason: &Reason, outcome: &SubscriberOutcomeView, inhibitor: &str, termi
         | Reason::SessionGone
         | Reason::Uncertain
         | Reason::Unanswered
+        | Reason::NotRepeated
         | Reason::Dismissed
         | Reason::Summarised { .. }
         | Reason::Watched

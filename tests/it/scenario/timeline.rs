@@ -20,6 +20,9 @@
 //! @MS gone        SESSION pid= [pid_started=]     its process has ended
 //! @MS attached    SESSION                         a client is attached
 //! @MS idle        SESSION MS                      the client's own files reported it then
+//! @MS reload                                      with the files so far, and those that follow it: a
+//!                                                 name that stands again replaces the file, or
+//!                                                 removes it if no lines follow
 //! @MS shutdown
 //! @MS tick
 //! for n=0..29                                     the lines up to `end`, with {n} replaced by each
@@ -52,6 +55,16 @@ pub(crate) struct Scenario {
     pub(crate) steps: Vec<Step>,
 }
 
+impl Scenario {
+    /// The files of the newest reload so far, or those that it begins with.
+    fn files_mut(&mut self) -> &mut Vec<(String, String)> {
+        fn of_reload(step: &mut Step) -> Option<&mut Vec<(String, String)>> {
+            if let Action::Reload(files) = &mut step.action { Some(files) } else { None }
+        }
+        self.steps.iter_mut().rev().find_map(of_reload).unwrap_or(&mut self.files)
+    }
+}
+
 /// An input, with its time in milliseconds from the beginning.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Step {
@@ -76,6 +89,8 @@ pub(crate) enum Action {
     Attached(SessionId),
     /// With the time of the state.
     Idle(SessionId, u64),
+    /// With all files of the user's layer.
+    Reload(Vec<(String, String)>),
     Shutdown,
     Tick,
 }
@@ -162,11 +177,13 @@ fn read_line(line: &str, number: &str, scenario: &mut Scenario) -> Result<(), St
         return Ok(());
     }
     if let Some(name) = line.strip_prefix("file ") {
-        scenario.files.push((name.trim().to_owned(), String::new()));
+        let files = scenario.files_mut();
+        files.retain(|(own, _)| own != name.trim());
+        files.push((name.trim().to_owned(), String::new()));
         return Ok(());
     }
     if let Some(text) = line.strip_prefix('|') {
-        let (_, file) = scenario.files.last_mut().ok_or("a line of a file before `file NAME`")?;
+        let (_, file) = scenario.files_mut().last_mut().ok_or("a line of a file before `file NAME`")?;
         file.push_str(text.strip_prefix(' ').unwrap_or(text));
         file.push('\n');
         return Ok(());
@@ -176,7 +193,10 @@ fn read_line(line: &str, number: &str, scenario: &mut Scenario) -> Result<(), St
     if scenario.steps.last().is_some_and(|before| before.at > at) {
         return Err("earlier than the line before it".to_owned());
     }
-    let action = read_action(words.get(1..).unwrap_or_default(), number)?;
+    let mut action = read_action(words.get(1..).unwrap_or_default(), number)?;
+    if let Action::Reload(files) = &mut action {
+        files.clone_from(scenario.files_mut());
+    }
     scenario.steps.push(Step { at, action });
     Ok(())
 }
@@ -216,6 +236,7 @@ fn read_action(words: &[String], number: &str) -> Result<Action, String> {
             let as_of = as_of.parse().map_err(|error| format!("`{as_of}`: {error}"))?;
             Ok(Action::Idle(SessionId::new(session), as_of))
         }
+        ["reload"] => Ok(Action::Reload(Vec::new())),
         ["shutdown"] => Ok(Action::Shutdown),
         ["tick"] => Ok(Action::Tick),
         other => Err(format!("`{}` is no action", other.join(" "))),
@@ -415,6 +436,17 @@ mod tests {
         };
         let open = Step { at: 0, action: Action::Open(SessionId::new("s1"), harness) };
         assert_eq!(scenario.steps, [open, Step { at: 5, action: Action::Tick }]);
+    }
+
+    #[test]
+    fn a_reload_has_the_files_before_it() {
+        let text = "file a\n| 1\nfile b\n| 2\n@0 reload\nfile a\n@1 reload\nfile b\n| 3\n";
+        let scenario = parse(text).expect("valid");
+        let file = |name: &str, text: &str| (name.to_owned(), text.to_owned());
+        let step = |at, files| Step { at, action: Action::Reload(files) };
+        assert_eq!(scenario.files, [file("a", "1\n"), file("b", "2\n")]);
+        let first = step(0, vec![file("b", "2\n"), file("a", "")]);
+        assert_eq!(scenario.steps, [first, step(1, vec![file("a", ""), file("b", "3\n")])]);
     }
 
     #[test]

@@ -20,7 +20,7 @@ use engine::{
 use journal::time::Timestamp;
 
 use super::timeline::{Action, Emitted, Scenario, Step};
-use crate::support::drive::Drive;
+use crate::support::drive::{Drive, rules};
 
 /// The time of a scenario's `@0`: 2023-11-14T22:13:20Z. Not zero, so that no check passes because a
 /// value is zero.
@@ -103,6 +103,10 @@ fn act(drive: &mut Drive, transcript: &mut Transcript, step: &Step, now: Timesta
         Action::Idle(session, as_of) => {
             let as_of = Timestamp::from_millis(BEGIN.as_millis() + as_of);
             drive.input(Input::SessionIdle { session: session.clone(), as_of }, now);
+        }
+        Action::Reload(files) => {
+            let files: Vec<_> = files.iter().filter(|(_, text)| !text.is_empty()).cloned().collect();
+            drive.input(Input::RulesReplaced(rules(&files)), now);
         }
         Action::Shutdown => drive.input(Input::ShuttingDown, now),
         Action::Tick => drive.input(Input::Tick, now),

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use journal::time::Timestamp;
 use serde::{Deserialize, Serialize, Serializer};
 
-use super::injector::Suppress;
+use super::{ended::EndedRules, injector::Suppress};
 use crate::{
     hold::{Hold, HoldKind},
     ledger::Reason,
@@ -94,6 +94,16 @@ impl ForUser {
         for waiting in self.waiting.values_mut() {
             waiting.release(&mut is_over);
         }
+    }
+
+    /// Applies the end of rules to what waits.
+    pub(super) fn end_rules(&mut self, ended: &EndedRules) {
+        for waiting in self.waiting.values_mut() {
+            if let Some(left) = ended.applied_to(&waiting.notification) {
+                waiting.notification = left;
+            }
+        }
+        self.end_holds(|notification, hold| ended.end_hold(notification, hold));
     }
 
     /// Ends the delays that are over at `at`.

@@ -8,6 +8,7 @@ use hashbrown::HashMap;
 use journal::time::Timestamp;
 
 use super::{
+    ended::EndedRules,
     injector::{self, Suppress},
     session::{SessionKey, SessionView},
     sessions::{SessionOutput, Sessions},
@@ -15,7 +16,7 @@ use super::{
 };
 use crate::{
     event::{EventRef, Scope, SessionId},
-    hold::{DelayedBy, Hold, HoldKind, SilenceId},
+    hold::{Hold, HoldKind, SilenceId},
     ledger::Reason,
     notification::{Activation, Audience, Notification, NotificationId, SubscriberId},
     sorted::SortedMap,
@@ -37,16 +38,6 @@ impl Sessions {
         self.standing.quiet.remove(subscriber);
         let is_over = |notification: &Notification, hold: &Hold| {
             matches!(hold, Hold::Quiet { of_user: false, .. }) && notification.subscriber == *subscriber
-        };
-        self.release_all(is_over);
-        self.end_holds_for_user(is_over);
-    }
-
-    /// Ends the delays of a subscriber that has none any more.
-    pub fn end_delays(&mut self, subscriber: &SubscriberId) {
-        let is_over = |notification: &Notification, hold: &Hold| {
-            matches!(hold, Hold::Deferred { by: DelayedBy::Subscriber, .. })
-                && notification.subscriber == *subscriber
         };
         self.release_all(is_over);
         self.end_holds_for_user(is_over);
@@ -295,6 +286,12 @@ impl Sessions {
     /// Ends the holds that `is_over` selects, and passes what has none left to the user.
     fn end_holds_for_user(&mut self, is_over: impl FnMut(&Notification, &Hold) -> bool) {
         self.standing.for_user.end_holds(is_over);
+        self.release_for_user();
+    }
+
+    /// Applies the end of rules to what waits for the user.
+    pub(super) fn end_rules_for_user(&mut self, ended: &EndedRules) {
+        self.standing.for_user.end_rules(ended);
         self.release_for_user();
     }
 

@@ -13,6 +13,7 @@ mod budget;
 mod charge;
 mod constrain;
 mod delivered;
+mod ended;
 mod entry;
 mod holds;
 mod lease;

@@ -80,11 +80,6 @@ impl Sessions {
         self.end(notification, Reason::InRegion);
     }
 
-    /// Forgets the conditions that `is_over` selects.
-    pub fn forget_conditions(&mut self, is_over: impl Fn(&Notification) -> bool) {
-        self.standing.unresolved.forget(is_over);
-    }
-
     /// When a condition or a retained state is over next.
     pub fn region_timeout(&self) -> Option<Timestamp> {
         let of = |retained: &Retained| retained.poll_timeout();

@@ -8,6 +8,7 @@ use std::{collections::VecDeque, sync::Arc};
 use journal::time::Timestamp;
 use serde::{Deserialize, Serialize, Serializer};
 
+use super::ended::EndedRules;
 use crate::{
     event::Scope,
     notification::{Notification, NotificationId, Resolution, SubscriberId},
@@ -96,6 +97,15 @@ impl Retained {
         self.by_subscriber.retain(|subscriber, _| !subscribers.contains(subscriber));
         self.note_ends();
         self.changes += 1;
+    }
+
+    /// Takes the rules that ended out of the others.
+    pub(super) fn end_rules(&mut self, ended: &EndedRules) {
+        for retained in self.by_subscriber.values_mut().flat_map(|OfSubscriber(own)| own) {
+            if let Some(left) = ended.applied_to(retained) {
+                *retained = left;
+            }
+        }
     }
 
     /// Those whose scope `concerns` selects and that are not over at `now`.

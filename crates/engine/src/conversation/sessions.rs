@@ -3,6 +3,7 @@
 use std::{collections::VecDeque, sync::Arc};
 
 use super::{
+    ended::EndedRules,
     fanout::Fanout,
     injector::{Injector, Left},
     session::{Refreshed, Session, SessionKey, SessionView, Settings},
@@ -79,7 +80,6 @@ impl Sessions {
     /// Applies new settings, and ends the notifications of `switched_off` subscribers.
     pub fn replace_settings(&mut self, settings: Settings, switched_off: &SortedSet<SubscriberId>) {
         self.settings = settings;
-        self.standing.retained.forget_of(switched_off);
         self.end_for_user(&Reason::SubscriberOff, |own| switched_off.contains(&own.subscriber));
         for notification in self.unclaimed.take_of(switched_off) {
             self.end(notification.id, Reason::SubscriberOff);
@@ -90,6 +90,23 @@ impl Sessions {
             injector.mute(switched_off);
             injector.end_all_budget_holds();
             self.refresh(key);
+        }
+    }
+
+    /// Ends what rules left behind that are no longer in force: repetitions that wait, delays, states
+    /// that a session opens with, and conditions that nothing can resolve any more.
+    pub fn end_rules(&mut self, ended: &EndedRules) {
+        if ended.are_empty() {
+            return;
+        }
+        self.catch_up_all();
+        self.standing.retained.forget_of(&ended.retained);
+        self.standing.retained.end_rules(ended);
+        self.standing.unresolved.forget(|one| ended.conditions.contains(&one.subscriber));
+        self.unclaimed.end_rules(ended);
+        self.end_rules_for_user(ended);
+        for key in self.table.keys() {
+            self.with_queue(key, |injector| injector.end_rules(ended));
         }
     }
 

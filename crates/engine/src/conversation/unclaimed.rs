@@ -11,7 +11,10 @@ use std::{cmp::Reverse, collections::BTreeMap, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
-use super::injector::{Earlier, RecentIds};
+use super::{
+    ended::EndedRules,
+    injector::{Earlier, RecentIds},
+};
 use journal::time::{Timestamp, deadlines::Alarms};
 
 use crate::{
@@ -143,6 +146,15 @@ impl Unclaimed {
             }
         }
         resolved.into_iter().map(|key| self.remove(key).notification).collect()
+    }
+
+    /// Takes the rules that ended out of the notifications.
+    pub(super) fn end_rules(&mut self, ended: &EndedRules) {
+        for waiting in self.waiting.values_mut() {
+            if let Some(left) = ended.applied_to(&waiting.notification) {
+                waiting.notification = left;
+            }
+        }
     }
 
     /// Removes the notifications in the scopes that `concerns` selects, in order of arrival, with

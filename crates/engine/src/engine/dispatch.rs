@@ -246,7 +246,6 @@ impl Engine {
         match change {
             HoldChange::QuietBegan { since, until } => self.sessions.begin_quiet(subscriber, *since, *until),
             HoldChange::QuietEnded => self.sessions.end_quiet(subscriber),
-            HoldChange::DelaysEnded => self.sessions.end_delays(subscriber),
             HoldChange::SuppressionBegan { scope, rows: _ } => self.inhibit_pending(subscriber, scope, now),
             HoldChange::InhibitionsEnded(ended) => self
                 .sessions

@@ -1,28 +1,22 @@
 //! The engine's state in a snapshot; an engine restored from it continues as if it had not stopped.
 //!
 //! Encoding and decoding are here and not with their caller: code of a generic type is compiled in
-//! the crate that uses it, and a snapshot has every type of the state. New rules keep that state,
-//! but for what ends with a removed subscriber.
+//! the crate that uses it, and a snapshot has every type of the state.
 
 use std::{borrow::Cow, sync::Arc};
 
 use journal::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::parts::{Closes, Engine, EngineState, Folds, pipeline, resources};
+use super::parts::{Engine, EngineState, Folds};
 use crate::{
     conversation::Sessions,
     event::Seq,
     ledger::{LedgerEntry, Reason},
     notification::SubscriberId,
-    pipeline::{
-        Pipeline,
-        memory::Memory,
-        rule::{Activity, Subscriber},
-    },
+    pipeline::{Pipeline, memory::Memory},
     rules::CompiledRules,
     snapshot::{self, Damaged, Held},
-    sorted::{SortedMap, SortedSet},
 };
 
 /// The state of an engine after one record.
@@ -132,54 +126,4 @@ impl Engine {
             self.record(LedgerEntry::EventEnded { seq, subscriber, reason });
         }
     }
-}
-
-impl Engine {
-    /// Replaces the rules. A subscriber that is also in the new rules keeps its state. A removed
-    /// one closes its batches first. Notifications of a disabled one are not delivered.
-    pub(super) fn replace_rules(&mut self, rules: Arc<CompiledRules>, now: Timestamp) {
-        self.sessions.catch_up_all();
-        self.drain_sessions();
-        let switched_off = switched_off(&rules);
-        let stays = |pipeline: &Pipeline| {
-            let id = &pipeline.rule().id;
-            !switched_off.contains(id) && rules.position(id).is_some()
-        };
-        self.close_batches(|pipeline| !stays(pipeline), Closes::Removed, now);
-        let old = std::mem::take(&mut self.pipelines).into_iter();
-        let mut old: SortedMap<_, _> = old.map(|pipeline| (pipeline.rule().id.clone(), pipeline)).collect();
-        let carried = |rule: &Arc<Subscriber>| match old.remove(&rule.id) {
-            Some(mut pipeline) => {
-                pipeline.replace_rule(Arc::clone(rule));
-                pipeline
-            }
-            None => Pipeline::new(Arc::clone(rule)),
-        };
-        self.pipelines = rules.subscribers.iter().map(carried).collect();
-        self.matcher = rules.matcher();
-        self.resolvers = rules.resolvers();
-        self.inhibitors = rules.inhibitors();
-        self.folds.apply(&rules, Some(&self.rules));
-        let has_other_mutes = rules.mutes != self.rules.mutes;
-        self.rules = rules;
-        self.restore_pipeline_deadlines();
-        for index in (0_u32..).take(self.pipelines.len()) {
-            let resources = resources(&self.rules, &self.zone, &self.silences);
-            pipeline(&mut self.pipelines, index).handle_timeout(resources, now);
-            self.drain_pipeline(index, now);
-        }
-        self.sessions.replace_settings(self.rules.conversation(), &switched_off);
-        let rules = &self.rules;
-        self.sessions.forget_conditions(|one| {
-            switched_off.contains(&one.subscriber) || rules.position(&one.subscriber).is_none()
-        });
-        if has_other_mutes {
-            self.apply_settings(None, now);
-        }
-    }
-}
-
-fn switched_off(rules: &CompiledRules) -> SortedSet<SubscriberId> {
-    let off = rules.subscribers.iter().filter(|rule| rule.activity == Activity::Disabled);
-    off.map(|rule| rule.id.clone()).collect()
 }

@@ -49,6 +49,8 @@ pub enum Reason {
     Uncertain,
     /// It was repeated as often as its subscriber wants, and nobody answered it.
     Unanswered,
+    /// It was delivered, and its repetition waited when its subscriber lost `[repeat]`.
+    NotRepeated,
     /// A subscriber exists for it, but is disabled.
     SubscriberOff,
     /// Budgets had no room for it for a while, and one is delivered in place of several.
@@ -195,6 +197,7 @@ impl Reason {
             ReasonKind::SessionGone => Self::SessionGone,
             ReasonKind::Uncertain => Self::Uncertain,
             ReasonKind::Unanswered => Self::Unanswered,
+            ReasonKind::NotRepeated => Self::NotRepeated,
             ReasonKind::SubscriberOff => Self::SubscriberOff,
             ReasonKind::Summarised => Self::Summarised { by: NotificationId::new(detail?) },
             ReasonKind::Dismissed => Self::Dismissed,
@@ -235,6 +238,7 @@ impl Reason {
             | Self::SessionGone
             | Self::Uncertain
             | Self::Unanswered
+            | Self::NotRepeated
             | Self::SubscriberOff
             | Self::Dismissed
             | Self::Superseded
@@ -268,6 +272,12 @@ const UNANSWERED: ReasonText = notification(
     "nobody answered it",
     "aside inbox acknowledge ID answers one; nothing repeats it any more",
 );
+
+const NOT_REPEATED: ReasonText =
+    notification("not_repeated", "it was delivered, and its subscriber has no `[repeat]` any more", NOTHING);
+
+const SUMMED_UP: ReasonText =
+    notification("summed_up", "the summary with the prompt after a pause covers it", NOTHING);
 
 const IN_REGION: ReasonText = notification(
     "in_region",
@@ -335,6 +345,7 @@ impl ReasonKind {
                 "nothing to do; the agent may or may not have read it",
             ),
             Self::Unanswered => UNANSWERED,
+            Self::NotRepeated => NOT_REPEATED,
             Self::Summarised => SUMMARISED,
             Self::SubscriberOff => notification(
                 "subscriber_off",
@@ -356,9 +367,7 @@ impl ReasonKind {
             Self::Resolves => event("resolves", "withdraws what this resolves, if it is pending", NOTHING),
             Self::Inhibits => event("inhibits", "inhibits what it takes, or ends that", NOTHING),
             Self::Watched => notification("watched", "a watch of the session reports it", NOTHING),
-            Self::SummedUp => {
-                notification("summed_up", "the summary with the prompt after a pause covers it", NOTHING)
-            }
+            Self::SummedUp => SUMMED_UP,
             Self::InRegion => IN_REGION,
             Self::Known => notification("known", "the session knows it already", NOTHING)
                 .or_event("leaves out what the session knows already", NOTHING),

@@ -13,7 +13,11 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::{
     event::{Event, Scope, Seq, Severity},
-    pipeline::{key::Key, row::Row, timing::Timing},
+    pipeline::{
+        key::Key,
+        row::Row,
+        timing::{HeldOpen, Timing},
+    },
     snapshot,
     sorted::{SortedMap, SortedSet},
 };
@@ -44,12 +48,14 @@ pub(crate) struct Batch {
     pub(crate) newest_at: Timestamp,
     /// Number of events in rows that it did not keep.
     pub(crate) omitted: u32,
+    /// Since when quiet hours kept it open.
+    pub(crate) held_since: Option<Timestamp>,
 }
 
 impl Batch {
     /// A batch of one row that was never open.
     pub(crate) fn alone(scope: Scope, row: Row, now: Timestamp) -> Self {
-        Self { scope, rows: vec![row], closed_at: now, newest_at: now, omitted: 0 }
+        Self { scope, rows: vec![row], closed_at: now, newest_at: now, omitted: 0, held_since: None }
     }
 
     /// The highest severity of its rows.
@@ -76,6 +82,9 @@ struct Open {
     /// Number of events in rows that were not kept.
     #[serde(default)]
     omitted: u32,
+    /// What keeps it open until `ends_at`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    held: Option<HeldOpen>,
 }
 
 impl Open {
@@ -111,8 +120,8 @@ struct Deadline {
 
 /// The open batches of one subscriber.
 ///
-/// The rule is an argument of each call: after a rule change, open batches keep their rows and
-/// deadlines.
+/// The rule is an argument of each call: after a rule change, open batches keep their rows, and their
+/// deadlines unless they are rescheduled.
 #[derive(Debug, Default)]
 pub(crate) struct Batcher {
     open: SortedMap<Scope, SortedMap<Key, Open>>,
@@ -194,6 +203,22 @@ impl Batcher {
             self.restart(timing, deadline, now);
         }
         is_found
+    }
+
+    /// Gives each open batch the deadline that it would have had by this rule, but none before `now`.
+    pub(crate) fn reschedule(&mut self, timing: Timing<'_>, now: Timestamp) {
+        self.deadlines = SortedSet::default();
+        for (scope, open) in self
+            .open
+            .iter_mut()
+            .flat_map(|(scope, groups)| groups.values_mut().map(move |open| (scope, open)))
+        {
+            let begins_at = if timing.restarts_window() { open.newest_at } else { open.opened_at };
+            let (ends_at, held) = timing.ending(open.opened_at, begins_at);
+            let was_held = open.held.filter(|held| held.due_at < now);
+            (open.ends_at, open.held) = (ends_at.max(now), held.or(was_held));
+            self.deadlines.insert(open.deadline(scope));
+        }
     }
 
     /// When the next batch closes.
@@ -282,8 +307,8 @@ impl Batcher {
             usize::try_from(timing.rule.max_size.get()).map_or(ROWS_AT_FIRST, |max| max.min(ROWS_AT_FIRST)),
         );
         rows.push(row);
-        let ends_at = timing.ends_at(now, now);
-        let open = Open { group, rows, opened_at: now, ends_at, newest_at: now, omitted: 0 };
+        let (ends_at, held) = timing.ending(now, now);
+        let open = Open { group, rows, opened_at: now, ends_at, newest_at: now, omitted: 0, held };
         self.deadlines.insert(open.deadline(scope));
         self.open.get_or_default(scope.clone()).insert(Key::clone(&open.group), open);
         forced
@@ -297,7 +322,7 @@ impl Batcher {
         self.deadlines.remove(&deadline);
         let groups = self.open.get_mut(&deadline.scope);
         if let Some(open) = groups.and_then(|groups| groups.get_mut(&deadline.group)) {
-            open.ends_at = timing.ends_at(open.opened_at, now);
+            (open.ends_at, open.held) = timing.ending(open.opened_at, now);
             deadline.ends_at = open.ends_at;
             self.deadlines.insert(deadline);
         }
@@ -310,8 +335,9 @@ impl Batcher {
         if groups.is_empty() {
             self.open.remove(&deadline.scope);
         }
-        let Open { rows, newest_at, omitted, .. } = open;
-        Some(Batch { scope: deadline.scope, rows, closed_at, newest_at, omitted })
+        let Open { rows, newest_at, omitted, held, .. } = open;
+        let held_since = held.filter(|held| held.due_at < closed_at).map(|held| held.since);
+        Some(Batch { scope: deadline.scope, rows, closed_at, newest_at, omitted, held_since })
     }
 }
 
@@ -546,7 +572,14 @@ mod tests {
     #[test]
     fn a_batch_takes_worst_severity_and_counts_repeats() {
         let rows = vec![row(1, Severity::Warning), row(2, Severity::Error), row(3, Severity::Info)];
-        let mut batch = Batch { scope: Scope::All, rows, closed_at: at(0), newest_at: at(0), omitted: 0 };
+        let mut batch = Batch {
+            scope: Scope::All,
+            rows,
+            closed_at: at(0),
+            newest_at: at(0),
+            omitted: 0,
+            held_since: None,
+        };
         batch.rows[0].repeats = 4;
         assert_eq!((batch.severity(), batch.event_count()), (Severity::Error, 6));
     }

@@ -88,8 +88,6 @@ pub enum HoldChange {
     },
     /// Quiet hours have ended.
     QuietEnded,
-    /// `deliver_after` has changed.
-    DelaysEnded,
     /// An event has begun to inhibit; so many rows of open batches were suppressed.
     SuppressionBegan {
         /// The sessions in which it inhibits.

@@ -372,7 +372,7 @@ fn failing_template_loses_no_event_and_reports_once() {
         &outputs[0],
         PipelineOutput::Failed(Failure { part: FailedPart::Template(name), .. }) if **name == *"missing"
     ));
-    run.pipeline.replace_rule(Arc::clone(run.pipeline.rule()));
+    run.pipeline.replace_rule(Arc::clone(run.pipeline.rule()), &Zone::default(), at(300_000));
     run.event(4, 400_000, "");
     assert!(matches!(run.pipeline.poll_output(), Some(PipelineOutput::Failed(_))));
 }
@@ -387,7 +387,7 @@ fn new_rules_preserve_rows_counts_and_windows() {
     let mut newer = rule();
     newer.batching.window = Duration::from_millis(500);
     newer.output.priority = Priority::Low;
-    run.pipeline.replace_rule(Arc::new(newer));
+    run.pipeline.replace_rule(Arc::new(newer), &Zone::default(), at(2_600));
     run.event(4, 2_700, r#""tool":"b""#);
     run.event(5, 2_800, r#""tool":"c""#);
     assert_eq!((run.rows(), run.deferred().repeats), (vec![(3, 2), (5, 1)], 1));
@@ -413,7 +413,7 @@ fn a_key_of_other_fields_makes_events_new() {
     let mut newer = rule();
     let (key, window) = (vec![field("type")], Duration::from_millis(5_000));
     newer.dedupe = Some(DedupeRule { key, ignore: Vec::new(), window, keep: Keep::First });
-    run.pipeline.replace_rule(Arc::new(newer));
+    run.pipeline.replace_rule(Arc::new(newer), &Zone::default(), at(0));
     run.event(2, 1, r#""tool":"a""#);
     run.event(3, 2, r#""tool":"b""#);
     assert_eq!(run.rows(), [(1, 1), (2, 2)]);

@@ -6,7 +6,18 @@ use journal::time::{
     zone::Zone,
 };
 
+use serde::{Deserialize, Serialize};
+
 use super::rule::{BatchMode, Batching, DigestTimes};
+
+/// The quiet hours that keep a batch open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct HeldOpen {
+    /// When they began, or when the batch opened in them.
+    pub(crate) since: Timestamp,
+    /// When the batch would have closed without them.
+    pub(crate) due_at: Timestamp,
+}
 
 /// The rule of a batch's time, and the local clock by which quiet hours and times of day count.
 #[derive(Debug, Clone, Copy)]
@@ -32,9 +43,9 @@ impl Timing<'_> {
         self.rule.collects() || self.is_by_time(now)
     }
 
-    /// The end of a batch that opened at `opened_at` and whose window begins at `now`; never before
-    /// `now`, even if the rule changed after it opened.
-    pub(crate) fn ends_at(&self, opened_at: Timestamp, now: Timestamp) -> Timestamp {
+    /// The end of a batch that opened at `opened_at` and whose window begins at `now`, never before
+    /// `now`, even if the rule changed after it opened; and what keeps it open until then.
+    pub(crate) fn ending(&self, opened_at: Timestamp, now: Timestamp) -> (Timestamp, Option<HeldOpen>) {
         let offset = |at| self.zone.offset(at);
         let end = match &self.rule.mode {
             BatchMode::Window => now + self.rule.window,
@@ -45,7 +56,23 @@ impl Timing<'_> {
                 next.unwrap_or(now)
             }
         };
-        self.quiet.end(end, offset).unwrap_or(end)
+        match self.quiet.end(end, offset) {
+            None => (end, None),
+            Some(until) => (until, Some(HeldOpen { since: self.quiet_since(opened_at, end), due_at: end })),
+        }
+    }
+
+    /// Since when the quiet hours that last at `now` have kept something from being released that was
+    /// there at `from`.
+    fn quiet_since(&self, from: Timestamp, now: Timestamp) -> Timestamp {
+        let mut since = from;
+        while !self.is_quiet(since) || self.quiet_until(since).is_some_and(|until| until <= now) {
+            match self.next_change(since).filter(|next| *next <= now) {
+                Some(next) => since = next,
+                None => return now,
+            }
+        }
+        since
     }
 
     /// The end of quiet hours that last at `now`.

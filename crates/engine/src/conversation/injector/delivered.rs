@@ -8,6 +8,7 @@ use journal::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    conversation::ended::EndedRules,
     notification::{Notification, NotificationId, Priority, Resolution, SubscriberId},
     snapshot,
     sorted::SortedSet,
@@ -40,6 +41,15 @@ impl Delivered {
     /// Forgets the conditions of `subscribers`.
     pub(super) fn forget_of(&mut self, subscribers: &SortedSet<SubscriberId>) {
         self.newest_last.retain(|delivered| !subscribers.contains(&delivered.subscriber));
+    }
+
+    /// Forgets the conditions that nothing can resolve any more; what asks for an answer is kept.
+    pub(super) fn end_rules(&mut self, ended: &EndedRules) {
+        self.newest_last.retain_mut(|delivered| {
+            let Some(left) = ended.applied_to(delivered) else { return true };
+            *delivered = left;
+            !delivered.unresolved.is_empty() || delivered.requires_response
+        });
     }
 
     pub(super) fn resolve(&mut self, resolution: &Resolution) {

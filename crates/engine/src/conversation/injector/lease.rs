@@ -11,6 +11,7 @@ use journal::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    conversation::ended::EndedRules,
     exchange::{Answer, Exchange, InjectionId},
     hold::Hold,
     ledger::ConfirmedBy,
@@ -205,6 +206,15 @@ impl Leases {
     pub(super) fn resolve(&mut self, resolution: &Resolution) {
         for entry in self.open.iter_mut().flat_map(|lease| &mut lease.entries) {
             if let Some(left) = resolution.applied_to(&entry.notification) {
+                entry.notification = left;
+            }
+        }
+    }
+
+    /// Takes the rules that ended out of the notifications on their way.
+    pub(super) fn end_rules(&mut self, ended: &EndedRules) {
+        for entry in self.open.iter_mut().flat_map(|lease| &mut lease.entries) {
+            if let Some(left) = ended.applied_to(&entry.notification) {
                 entry.notification = left;
             }
         }
