@@ -17,6 +17,7 @@ pub(super) const VARIABLES: &[(&str, &str)] = &[
     ("timestamp", "when the event happened, RFC 3339; in `one` and `sentence`"),
     ("repeats", "how often: of the event in `one`; in a template, repeats of events that left earlier"),
     ("threshold", "with `[threshold]`: `total`, `level` and `by` of the newest row that reached a level"),
+    ("held", "if `quiet` kept the batch open: `since`, RFC 3339, and `why`, `quiet hours`"),
     ("absent_for", "with `[absent]`: how long nothing came, in milliseconds, for the filter `duration`"),
     ("subscriber", "its `id` and `name`"),
     ("now", "when the batch closed, RFC 3339"),

@@ -158,7 +158,7 @@ fn one_as_template(one: &str) -> Result<String, String> {
     let mut text = String::new();
     for name in EVENT_VARIABLES
         .iter()
-        .filter(|name| !["subscriber", "now", "threshold", "absent_for"].contains(*name))
+        .filter(|name| !["subscriber", "now", "threshold", "held", "absent_for"].contains(*name))
     {
         if names.contains(name) {
             let _ = writeln!(text, "{{% set {name} = events[0].{name} %}}");

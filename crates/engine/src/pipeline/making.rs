@@ -11,7 +11,7 @@ use super::{
     delay::delays,
     newest::Conditions,
     origins::Origins,
-    render::{RenderFailure, RenderInput},
+    render::{Kept, RenderFailure, RenderInput},
     row::{DeferredCounts, Row, raw_bytes},
     rule::{Subscriber, Weight},
 };
@@ -135,12 +135,13 @@ pub(super) fn render_input<'a>(
         subscriber: &rule.id,
         subscriber_name: &rule.name,
         rows: &batch.rows,
-        kept: rule.batching.kept(),
+        kept: if batch.held_since.is_some() { Kept::Newest } else { rule.batching.kept() },
         origins: &[],
         repeats: deferred.repeats,
         suppressed: deferred.suppressed,
         omitted: batch.omitted,
         absent_for: rule.absence.as_ref().map(|absence| absence.after),
+        held_since: batch.held_since,
         now: batch.closed_at,
         max_tokens: rule.output.max_tokens,
     }

@@ -279,6 +279,8 @@ pub struct RenderInput<'a> {
     pub suppressed: u32,
     /// Events of rows that the batch did not keep.
     pub omitted: u32,
+    /// Since when quiet hours kept the batch open, if they did.
+    pub held_since: Option<Timestamp>,
     /// How long nothing came, if that is what it reports.
     pub absent_for: Option<Duration>,
     /// The time at which the batch closed.
@@ -309,6 +311,7 @@ impl<'a> RenderInput<'a> {
             repeats: 0,
             suppressed: 0,
             omitted: 0,
+            held_since: None,
             absent_for: None,
             now: Timestamp::ZERO,
             max_tokens,

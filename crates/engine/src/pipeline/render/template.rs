@@ -5,13 +5,13 @@
 //! absent one is a failure, except in the text of one event. A program that writes a template in
 //! another form gets the code in it.
 
+mod code;
 mod filters;
 mod lint;
 mod relative;
 
 use std::{
     fmt,
-    ops::Range,
     sync::{Arc, LazyLock, OnceLock},
     time::Duration,
 };
@@ -19,8 +19,6 @@ use std::{
 use journal::time::{Timestamp, duration_millis};
 use minijinja::{
     Environment, Error, ErrorKind, Output, State, UndefinedBehavior, context,
-    machinery::{Token, tokenize},
-    syntax::SyntaxConfig,
     value::{Enumerator, Object, Value as Printed},
 };
 use serde_json::Value;
@@ -49,10 +47,12 @@ use crate::{
     sorted::SortedSet,
 };
 
-pub use self::{filters::OPTIONAL, lint::EVENT_VARIABLES};
+pub use self::{code::Code, filters::OPTIONAL, lint::EVENT_VARIABLES};
 
 /// Most instructions of one run; a table of 100 rows with 10 columns needs about 20,000.
 const FUEL: u64 = 200_000;
+/// `held.why`: the one rule that keeps a batch open.
+const QUIET_HOURS: &str = "quiet hours";
 const FILTERS: [&str; 8] = {
     let ([a, b, c, d, e, f], [g, h]) = (filters::NAMES, relative::NAMES);
     [a, b, c, d, e, f, g, h]
@@ -304,6 +304,7 @@ impl Compiled {
             rows: OnceLock::new(),
             repeats: input.repeats,
             suppressed: input.suppressed,
+            held_since: input.held_since,
             absent_for: input.absent_for,
             threshold: input.rows.iter().rev().find_map(|row| row.threshold.clone()),
             subscriber: input.subscriber.clone(),
@@ -359,6 +360,7 @@ struct Context {
     repeats: u32,
     suppressed: u32,
     threshold: Option<Reached>,
+    held_since: Option<Timestamp>,
     absent_for: Option<Duration>,
     subscriber: SubscriberId,
     subscriber_name: Box<str>,
@@ -383,6 +385,7 @@ impl Object for Context {
             "repeats" => self.repeats.into(),
             "suppressed" => self.suppressed.into(),
             "threshold" => threshold(self.threshold.as_ref()?),
+            "held" => context! { since => self.held_since?.to_string(), why => QUIET_HOURS },
             "absent_for" => duration_millis(self.absent_for?).into(),
             "subscriber" => context! {
                 id => self.subscriber.as_str(),
@@ -429,6 +432,7 @@ impl Object for EventContext {
             "subscriber"
             | "now"
             | "threshold"
+            | "held"
             | "absent_for"
             | relative::NOW
             | relative::FOLDER
@@ -569,33 +573,5 @@ pub fn vocabulary() -> Vocabulary {
         filters,
         functions,
         tests,
-    }
-}
-
-/// The code in a template.
-pub struct Code<'t> {
-    /// Every name in it; also those that are no variables.
-    pub names: SortedSet<&'t str>,
-    /// The bytes of each `{{ .. }}`, in order.
-    pub printed: Vec<Range<usize>>,
-}
-
-impl<'t> Code<'t> {
-    /// Reads `source`.
-    ///
-    /// Errors: bad syntax.
-    pub fn of(source: &'t str) -> Result<Self, TemplateError> {
-        let (mut names, mut printed, mut start) = (SortedSet::new(), Vec::new(), 0);
-        for token in tokenize(source, false, SyntaxConfig::default()) {
-            let (token, span) = token.map_err(|error| lint::template_error(source, error.into()))?;
-            if let Token::Ident(name) = token {
-                names.insert(name);
-            } else if let Token::VariableStart = token {
-                start = span.start_offset as usize;
-            } else if let Token::VariableEnd = token {
-                printed.push(start..span.end_offset as usize);
-            }
-        }
-        Ok(Self { names, printed })
     }
 }

@@ -10,10 +10,20 @@ use crate::{
 };
 
 /// The variables of a template.
-pub(super) const VARIABLES: [&str; 9] =
-    ["events", "rows", "count", "repeats", "suppressed", "threshold", "absent_for", "subscriber", "now"];
+pub(super) const VARIABLES: [&str; 10] = [
+    "events",
+    "rows",
+    "count",
+    "repeats",
+    "suppressed",
+    "threshold",
+    "held",
+    "absent_for",
+    "subscriber",
+    "now",
+];
 /// The variables of the text of one event.
-pub const EVENT_VARIABLES: [&str; 13] = [
+pub const EVENT_VARIABLES: [&str; 14] = [
     "type",
     "source",
     "severity",
@@ -24,6 +34,7 @@ pub const EVENT_VARIABLES: [&str; 13] = [
     "timestamp",
     REPEATS,
     "threshold",
+    "held",
     "absent_for",
     "subscriber",
     "now",
