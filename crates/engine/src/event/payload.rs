@@ -290,14 +290,29 @@ pub fn strip_text(text: &str) -> Cow<'_, str> {
 
 /// Cuts a text that is longer than `chars_max` characters, and appends `\u{2026} [+N chars]`, where
 /// N is the number of characters removed.
+///
+/// Shape: a text that was cut before has one mark with the sum, and its own mark does not count.
 pub fn cut_text(text: Cow<'_, str>, chars_max: usize) -> Cow<'_, str> {
-    match text.char_indices().nth(chars_max) {
+    if text.char_indices().nth(chars_max).is_none() {
+        return text;
+    }
+    let (own, removed) = without_mark(&text);
+    match own.char_indices().nth(chars_max) {
         None => text,
         Some((end, _)) => {
-            let (kept, rest) = text.split_at_checked(end).expect("a character begins at `end`");
-            format!("{kept}\u{2026} [+{} chars]", rest.chars().count()).into()
+            let (kept, rest) = own.split_at_checked(end).expect("a character begins at `end`");
+            format!("{kept}\u{2026} [+{} chars]", rest.chars().count() + removed).into()
         }
     }
+}
+
+/// A text without the mark of an earlier cut, and the number of characters that the mark names.
+fn without_mark(text: &str) -> (&str, usize) {
+    let read = || {
+        let (kept, removed) = text.strip_suffix(" chars]")?.rsplit_once("\u{2026} [+")?;
+        Some((kept, usize::try_from(removed.parse::<u32>().ok()?).ok()?))
+    };
+    read().unwrap_or((text, 0))
 }
 
 /// The longest beginning of a text that has at most `bytes_max` bytes and ends with a whole character.
@@ -390,6 +405,15 @@ mod tests {
         ] {
             assert_eq!(clean_text(dirty), clean, "{dirty:?}");
         }
+    }
+
+    #[test]
+    fn text_that_was_cut_has_one_mark() {
+        let first = cut_text("x".repeat(1_500).into(), 1_000);
+        assert!(first.ends_with("x\u{2026} [+500 chars]"), "{first}");
+        assert_eq!(cut_text(first.clone(), 1_000), first);
+        let second = cut_text(first, 200);
+        assert_eq!(second, format!("{}\u{2026} [+1300 chars]", "x".repeat(200)));
     }
 
     #[test]
