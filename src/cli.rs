@@ -23,6 +23,7 @@ mod generated;
 mod harness;
 mod help;
 mod history;
+mod holds;
 mod ids;
 mod inbox;
 mod install;

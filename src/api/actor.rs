@@ -29,6 +29,7 @@ use crate::{
         requester::{Membership, Requester},
     },
     harness::process::Process,
+    history::Looked,
 };
 
 /// The process that makes a request, as far as what it may do is concerned.
@@ -278,6 +279,21 @@ impl Access {
         app.history_caught_up().await;
         *self = Self::find(app, self.found.clone()).await?;
         self.check(session)
+    }
+
+    /// Checks that the notification `id`, if the history has it, is readable.
+    ///
+    /// Errors: 403 if it is not.
+    pub(crate) async fn check_notification(&self, app: &App, id: &str) -> Result<(), ApiError> {
+        if *self.readable() == Readable::All {
+            return Ok(());
+        }
+        let (id, readable) = (id.to_owned(), self.readable().clone());
+        let read = app.projection.read(move |view| view.notification(&id, &readable)).await;
+        match read? {
+            Some(Looked::Withheld { session }) => Err(self.refusal(&session)),
+            Some(Looked::Found(_)) | None => Ok(()),
+        }
     }
 
     /// The refusal of something that belongs to `session`.

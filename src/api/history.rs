@@ -7,6 +7,7 @@ use std::{error::Error, str::FromStr};
 use axum::{Json, extract::State, http::StatusCode};
 use engine::{
     event::{Seq, SessionId},
+    notification::NotificationId,
     request::{FieldError, hint},
     session::Readable,
     sink::{NOTICE, question::ASKED},
@@ -19,9 +20,10 @@ use crate::api::wire::ErrorBody;
 use crate::{
     api::{
         App,
-        actor::{Access, Actor},
+        actor::Actor,
         error::ApiError,
         extract::{Params, Segment, SessionSegment},
+        inbox::pending_in,
         naming::known_session,
         wire::history::{
             ClosedSessionPage, EventPage, InjectionPage, MessagePage, NamedInjections, NotificationPage,
@@ -219,9 +221,11 @@ pub(crate) async fn notification(
             }
         })
     };
+    let readable = actor.access(&app).await?.readable().clone();
     let ((notification, events, history), projection) = named(&app, actor, "notification", id, look).await?;
+    let pending = pending_in(&app, NotificationId::new(&notification.id), readable).await?;
     let events = events.into_iter().map(raw).collect();
-    Ok(Json(NotificationWithHistory { notification, events, history, projection }))
+    Ok(Json(NotificationWithHistory { notification, events, history, pending, projection }))
 }
 
 /// Selects a page.
@@ -306,21 +310,6 @@ pub(crate) async fn closed_sessions(
     let read = page(&app, limit, move |view| view.closed_sessions(before, limit));
     let Page { items: sessions, next, projection } = read.await?;
     Ok(Json(ClosedSessionPage { sessions, next, projection }))
-}
-
-/// Checks that the notification `id`, if the history has it, is readable to a requester.
-///
-/// Errors: 403 if it is not.
-pub(crate) async fn check_notification(app: &App, access: &Access, id: &str) -> Result<(), ApiError> {
-    if *access.readable() == Readable::All {
-        return Ok(());
-    }
-    let (id, readable) = (id.to_owned(), access.readable().clone());
-    let read = app.projection.read(move |view| view.notification(&id, &readable)).await;
-    match read? {
-        Some(Looked::Withheld { session }) => Err(access.refusal(&session)),
-        Some(Looked::Found(_)) | None => Ok(()),
-    }
 }
 
 /// Returns the result of `look` for the name `id`, and the projection's progress.

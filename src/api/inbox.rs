@@ -13,6 +13,7 @@ use engine::{
     notification::{Notification, NotificationId},
     records::Records,
     request::FieldError,
+    session::Readable,
 };
 use journal::time::{Timestamp, duration_millis};
 use serde::Deserialize;
@@ -26,11 +27,10 @@ use crate::api::{
     engine_handle::EngineView,
     error::ApiError,
     extract::{Params, Segment, read_session},
-    history::check_notification,
     naming::known_session,
     notify::{place_of, session_for},
     questions::open_count,
-    wire::inbox::{HoldView, InboxList, WaitingView},
+    wire::inbox::{HoldView, InboxList, PendingIn, WaitingView},
 };
 
 /// Selects the queue.
@@ -230,18 +230,47 @@ fn hold_views(engine: &Engine, holds: &[Hold]) -> Vec<HoldView> {
 }
 
 fn waiting_in(engine: &Engine, session: &SessionView<'_>, now: Timestamp) -> Vec<Waiting> {
-    let waiting = |PendingView { notification, is_for_user, age, redelivered: _, holds }| {
-        let waits_for = if is_for_user { WaitingView::USER } else { WaitingView::AGENT };
-        let holds = hold_views(engine, &holds);
-        Waiting { notification, waits_for, session: Some(session.id.clone()), age, holds }
-    };
-    session.injector.view(now).pending.into_iter().map(waiting).collect()
+    let pending = session.injector.view(now).pending.into_iter();
+    pending.map(|pending| pending_in_queue(engine, session, pending)).collect()
+}
+
+fn pending_in_queue(engine: &Engine, session: &SessionView<'_>, pending: PendingView) -> Waiting {
+    let PendingView { notification, is_for_user, age, redelivered: _, holds } = pending;
+    let waits_for = if is_for_user { WaitingView::USER } else { WaitingView::AGENT };
+    let holds = hold_views(engine, &holds);
+    Waiting { notification, waits_for, session: Some(session.id.clone()), age, holds }
 }
 
 fn for_next_session(engine: &Engine, notification: &Arc<Notification>, now: Timestamp) -> Waiting {
     let holds = hold_views(engine, &engine.sessions().holds_of_unclaimed(notification));
     let (notification, age) = (Arc::clone(notification), now.since(notification.created_at));
     Waiting { notification, waits_for: WaitingView::NEXT_SESSION, session: None, age, holds }
+}
+
+/// The queues of readable sessions in which a notification is pending.
+pub(crate) async fn pending_in(
+    app: &App,
+    id: NotificationId,
+    readable: Readable,
+) -> Result<Vec<PendingIn>, ApiError> {
+    let read = move |view: &EngineView<'_>| {
+        let (engine, now) = (view.engine, view.now);
+        let is_readable = |session: &SessionView<'_>| readable.contains(Some(session.id.as_str()));
+        let in_queue = |session: SessionView<'_>| {
+            let pending = session.injector.pending_view(&id, now)?;
+            Some(pending_in_queue(engine, &session, pending))
+        };
+        let queues = engine.sessions().views().filter(is_readable).filter_map(in_queue);
+        let unclaimed = engine.sessions().unclaimed().into_iter().filter(|waiting| waiting.id == id);
+        let unclaimed = unclaimed.map(|waiting| for_next_session(engine, waiting, now));
+        let pending = |Waiting { session, waits_for, holds, .. }: Waiting| PendingIn {
+            session: session.as_ref().map(ToString::to_string),
+            waits_for: waits_for.to_owned(),
+            holds,
+        };
+        queues.chain(unclaimed).map(pending).collect()
+    };
+    app.engine.read(read).await
 }
 
 fn view(Waiting { notification, waits_for, session, age, holds }: Waiting) -> WaitingView {
@@ -314,7 +343,7 @@ async fn decide(
         view.engine.sessions().can_decide(queue.as_ref(), &notification, decision)
     };
     if !app.engine.read(can_decide).await? {
-        check_notification(&app, &actor.access(&app).await?, &id).await?;
+        actor.access(&app).await?.check_notification(&app, &id).await?;
         return Err(ApiError::not_found("pending notification", &id));
     }
     app.append(Records::build(|records| records.decided(session.as_ref(), &notification, decision))).await?;

@@ -10,6 +10,7 @@ use super::{
     context::{object, with_query},
     ids::{self, Names, ShortIds},
     terminal::{self, Terminal, Tone, one_line},
+    why::rules::Rules,
 };
 use crate::api::wire::{
     ErrorView,
@@ -103,10 +104,10 @@ fn list(args: &List, context: &mut Context<'_>) -> Result<(), CliError> {
         is_empty &= notifications.is_empty();
         open = questions;
         let ids = ShortIds::of_notifications(notifications.iter().map(|one| &*one.id));
-        let terminal = &context.terminal;
+        let (terminal, rules) = (&context.terminal, Rules::new(context));
         let shown = |one: &WaitingView| {
             let text = if args.text { one.text_lines(terminal) } else { String::new() };
-            one.shown(&ids.short(&one.id), &names, terminal) + &text
+            one.shown(&ids.short(&one.id), &names, &rules, terminal) + &text
         };
         let text: String = notifications.iter().map(shown).collect();
         context.print(&text)?;
@@ -149,8 +150,8 @@ fn each_page<'c, P: DeserializeOwned>(
 }
 
 impl WaitingView {
-    /// A line about it, and its sentence below.
-    fn shown(&self, id: &str, names: &Names, terminal: &Terminal) -> String {
+    /// A line about it, and its sentence and what holds it below.
+    fn shown(&self, id: &str, names: &Names, rules: &Rules<'_, '_>, terminal: &Terminal) -> String {
         let id = one_line(id);
         let age = terminal.moments.age(self.age_ms);
         let priority = one_line(&self.priority);
@@ -158,7 +159,8 @@ impl WaitingView {
         let begin = terminal::width(&id) + terminal::width(&priority) + 3;
         let (id, rest) = (terminal.paint(Tone::Dim, &id), terminal.wrap(&one_line(&rest), begin, 4));
         let head = format!("{id}  {} {rest}\n", terminal.paint(Tone::of(&priority), &priority));
-        let holds = self.holds.iter().map(|hold| indented(&hold.line(terminal), 4, terminal));
+        let hold = |hold: &HoldView| format!("held: {}", hold.short(&self.subscriber, rules, terminal));
+        let holds = self.holds.iter().map(|one| indented(&hold(one), 4, terminal));
         head + &indented(&self.sentence, 4, terminal) + &holds.collect::<String>()
     }
 
@@ -194,17 +196,6 @@ impl WaitingView {
             (Self::USER, Some(session), _) => format!("you, {session}"),
             (_, session, _) => session.unwrap_or_default(),
         }
-    }
-}
-
-impl HoldView {
-    /// A line about it, such as `held: silenced by s7f3a, ends in 1h`.
-    fn line(&self, terminal: &Terminal) -> String {
-        let until = self.until.as_ref().map(|until| format!("ends {}", terminal.moment(until)));
-        let ends = until.into_iter().chain(self.after.iter().map(|after| format!("after {after}")));
-        let ends = ends.collect::<Vec<_>>().join(" or ");
-        let ends = if ends.is_empty() { String::new() } else { format!(", {ends}") };
-        format!("held: {} by {}{ends}", self.kind, self.cause)
     }
 }
 
@@ -347,7 +338,7 @@ fn pick_each(session: Option<&str>, context: &mut Context<'_>) -> Result<(), Cli
         let lines: Vec<String> = notifications.iter().map(line).collect();
         let Some(picked) = pick("pending notifications (Esc quits)", &lines, at)? else { return Ok(()) };
         let Some(one) = notifications.get(picked) else { return Ok(()) };
-        let shown = one.shown(&ids.short(&one.id), &names, &context.terminal);
+        let shown = one.shown(&ids.short(&one.id), &names, &Rules::new(context), &context.terminal);
         context.print(&shown)?;
         let which = || Which { id: one.id.clone(), session: queue(one).map(str::to_owned) };
         match choose(one, context)? {

@@ -1,6 +1,6 @@
 //! `aside why`: the outcome of one event, notification or injection, on one page.
 
-mod rules;
+pub(super) mod rules;
 pub(super) mod words;
 
 use engine::sorted::SortedSet;
@@ -22,6 +22,7 @@ use crate::{
             EventWithHistory, InjectionLine, LedgerLine, NamedInjections, NotificationView,
             NotificationWithHistory, OtherEvent,
         },
+        inbox::{HoldView, PendingIn, WaitingView},
     },
     daemon::causes::with_causes,
 };
@@ -57,11 +58,19 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
     let page = Page { context, names, rules: Rules::new(context) };
     let text = match found {
         Entry::Notification(body) => {
-            let NotificationWithHistory { notification, events, history, projection } = parse(DOING, &body)?;
+            let NotificationWithHistory { notification, events, history, pending, projection } =
+                parse(DOING, &body)?;
+            let held = page.held(&pending, &notification.subscriber);
+            let next = if held.is_empty() {
+                words::next(&history)
+            } else {
+                Some(words::next_of_held(&notification.id))
+            };
             page.notification(&notification, &events)?
                 + &page.became(&history, Some(&notification.subscriber), FORGOTTEN)
+                + &held
                 + &page.note()
-                + &page.next(words::next(&history))
+                + &page.next(next)
                 + &history::lag(&projection)
         }
         Entry::Event(body) => {
@@ -232,6 +241,30 @@ impl Page<'_, '_> {
             text.push_str(&format!("\n{}", self.line(0, &line)));
         }
         text
+    }
+
+    /// What keeps a notification of `subscriber` from being released, in each of its queues.
+    fn held(&self, pending: &[PendingIn], subscriber: &str) -> String {
+        let terminal = &self.context.terminal;
+        let mut text = String::new();
+        for PendingIn { session, waits_for, holds } in pending {
+            let queue = session.as_ref().map_or_else(
+                || "for the next session".to_owned(),
+                |session| format!("in session {}", self.names.name(session)),
+            );
+            if waits_for == WaitingView::USER {
+                let key = HoldView { cause: "output.activation".to_owned(), ..HoldView::default() };
+                let place = self.rules.of_hold(&key, subscriber);
+                text.push_str(
+                    &self.line(2, &format!("{queue}: prompt by {}{place}, until you decide", key.cause)),
+                );
+            }
+            for hold in holds {
+                let hold = hold.whole(subscriber, &self.rules, terminal);
+                text.push_str(&self.line(2, &format!("{queue}: {hold}")));
+            }
+        }
+        if text.is_empty() { text } else { format!("\nheld\n{text}") }
     }
 
     /// Current failures of these subscribers, or why they are not known.

@@ -104,8 +104,22 @@ impl<'c> RulePlaces<'c> {
         }
     }
 
+    /// The rule that holds a notification. `cause`: the key of a subscriber or of `[budget]`, or anything
+    /// else, which has no place; `inhibitor`: the type of the event that inhibits.
+    pub fn of_hold(&self, subscriber: &str, cause: &str, inhibitor: Option<&EventType>) -> Option<Place> {
+        if inhibitor.is_some() {
+            return self.of_reason(subscriber, &Reason::Inhibits, inhibitor);
+        }
+        match cause.split_once('.') {
+            // The name of a source may have dots.
+            Some(("budget", _)) => self.of_setting(&cause.splitn(3, '.').collect::<Vec<&str>>()),
+            Some(("limits" | "repeat" | "output", _)) => self.of_keys(subscriber, &[cause]),
+            Some(_) | None => None,
+        }
+    }
+
     /// Where an `aside.toml` sets a key; `None` if it has its default.
-    fn of_setting(&self, path: &[&str; 2]) -> Option<Place> {
+    fn of_setting(&self, path: &[&str]) -> Option<Place> {
         let settings = self.sources.files().iter().rev().filter(|file| *file.name == *"aside.toml");
         settings.into_iter().find_map(|file| entry(&Document::parse(file).ok()?, path))
     }
@@ -166,10 +180,13 @@ fn inhibit_entry(files: &[SourceFile], event_type: &EventType) -> Option<Place> 
 }
 
 /// The place of the key at the end of a path of tables.
-fn entry(document: &Document<'_>, path: &[&str; 2]) -> Option<Place> {
-    let table = document.value(path[0])?;
-    let entries = table.entries()?;
-    entries.iter().find(|(name, _)| *name == path[1]).map(|(_, value)| value.key_place())
+fn entry(document: &Document<'_>, path: &[&str]) -> Option<Place> {
+    let (table, keys) = path.split_first()?;
+    keys.iter()
+        .try_fold(document.value(table)?, |table, key| {
+            table.entries()?.into_iter().find(|(name, _)| name == key).map(|(_, value)| value)
+        })
+        .map(|value| value.key_place())
 }
 
 fn text_of<'s>(value: &Value<'s>) -> Option<&'s str> {

@@ -126,11 +126,48 @@ fn a_delay_is_seen_in_the_inbox() {
     home.exchange("s1", &json!({ "point": "turn_start", "carrier": "c1" }));
     home.publish(&json!({ "type": "later.thing.happened", "source": "x", "payload": { "n": 1 } }));
     let inbox = home.print(&["inbox", "--list"]);
-    let held = "held: deferred by limits.deliver_after, after 3 turns or after tool:Bash";
-    assert!(inbox.contains(held), "{inbox}");
+    let rule = "deferred by limits.deliver_after (subscribers/later.toml:8)";
+    let held = format!("held: {rule}, after 3 turns or after tool:Bash");
+    assert!(inbox.contains(&held), "{inbox}");
+    let why = home.print(&["why", "last"]);
+    let held = format!("\nheld\n  in session s1: {rule}, began 0s ago, after 3 turns or after tool:Bash\n");
+    assert!(why.contains(&held) && why.contains("it is released when nothing holds it"), "{why}");
     let exchange = json!({ "point": "after_tool", "carrier": "c2", "tool": "Bash", "turn": "1" });
     let answer = home.exchange("s1", &exchange);
     assert_eq!(answer.status(), 200);
+}
+
+#[test]
+fn a_budget_and_an_inhibition_name_their_rules() {
+    let chat = PAGER.replace("pager", "chat").replace("alert: ", "chat: ");
+    let pager =
+        PAGER.replace("[limits]\n", "[limits]\ninhibited_by = [\"zone.power.lost\"]\ninhibit_equal = \"\"\n");
+    let files = [
+        ("aside.toml", "[budget]\nturn = 100\n"),
+        ("subscribers/chat.toml", &chat),
+        ("subscribers/pager.toml", &pager),
+    ];
+    let home = Home::with(&files);
+    let _daemon = home.serve();
+    let exchange = |point: &str, carrier: &str| {
+        let body = json!({ "point": point, "carrier": carrier, "turn": "t1", "step": carrier });
+        home.exchange("s1", &body)
+    };
+    exchange("turn_start", "c1");
+    let long = "a_text_of_some_forty_tokens_".repeat(6);
+    for name in ["first", "second"] {
+        let payload = json!({ "name": format!("{name}_{long}") });
+        home.publish(&json!({ "id": name, "type": "chat.alert.fired", "source": "x", "payload": payload }));
+    }
+    exchange("after_tool", "c2");
+    exchange("after_tool", "c3");
+    home.publish(&json!({ "id": "power", "type": "zone.power.lost", "source": "prometheus", "payload": {} }));
+    home.publish(&alert("disk"));
+    let why = home.print(&["why", "last"]);
+    let rule = ", zone.power.lost 0s ago (subscribers/pager.toml:";
+    assert!(why.contains("in session s1: inhibited by ") && why.contains(rule), "{why}");
+    let inbox = home.print(&["inbox", "--list"]);
+    assert!(inbox.contains("held: budget by budget.turn (aside.toml:2)"), "{inbox}");
 }
 
 #[test]

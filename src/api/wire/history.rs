@@ -14,7 +14,7 @@ use journal::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::api::wire::{event::EventView, harness::HarnessView, respond::Answered};
+use crate::api::wire::{event::EventView, harness::HarnessView, inbox::PendingIn, respond::Answered};
 
 /// One ledger entry.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -25,9 +25,8 @@ pub struct LedgerLine {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at: Option<String>,
     /// `unmatched`, `throttled`, `skipped`, `batched`, `event_ended`, `created`, `unclaimed`,
-    /// `queued`, `injected`, `confirmed`, `returned`, `recalled` or `notification_ended`; for
-    /// notices to the user `user_queued`, `user_waits`, `user_sent`, `user_failed`, `user_ended` or
-    /// `user_suppressed`.
+    /// `queued`, `injected`, `confirmed`, `returned`, `recalled`, `notification_ended`; of notices
+    /// `user_queued`, `user_waits`, `user_sent`, `user_failed`, `user_ended`, `user_suppressed`.
     pub what: Cow<'static, str>,
     /// The subscriber of the pipeline.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -470,6 +469,9 @@ pub struct NotificationWithHistory {
     pub events: Vec<Box<RawValue>>,
     /// Its recorded history, oldest first.
     pub history: Vec<LedgerLine>,
+    /// The queues in which it is pending now.
+    #[serde(default)]
+    pub pending: Vec<PendingIn>,
     /// The progress of the projection that gave the answer.
     pub projection: ProjectionView,
 }
@@ -537,7 +539,7 @@ mod tests {
         let (notification, session) = (NotificationId::new("n1"), SessionId::new("s1"));
         let subscriber = SubscriberId::new("ci");
         let ended = |reason| LedgerEntry::EventEnded { seq: Seq(3), subscriber: subscriber.clone(), reason };
-        let cases = [
+        for (entry, expected) in [
             (LedgerEntry::Unmatched { seq: Seq(3) }, r#"{"what":"unmatched","events":[3]}"#),
             (
                 LedgerEntry::Batched { seq: Seq(3), subscriber: subscriber.clone() },
@@ -591,8 +593,7 @@ mod tests {
                 LedgerEntry::NotificationEnded { notification, session: None, reason: Reason::Expired },
                 r#"{"what":"notification_ended","notification":"n1","reason":"expired"}"#,
             ),
-        ];
-        for (entry, expected) in cases {
+        ] {
             assert_eq!(serde_json::to_string(&LedgerLine::of(&entry)).expect("serializes"), expected);
         }
     }

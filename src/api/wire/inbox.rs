@@ -122,6 +122,21 @@ pub struct WaitingView {
     pub holds: Vec<HoldView>,
 }
 
+/// Where a notification is pending.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
+#[serde(default)]
+pub struct PendingIn {
+    /// The session of the queue; absent for one that waits for the next session.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session: Option<String>,
+    /// `agent`, `user` or `next_session`, as in the inbox.
+    pub waits_for: String,
+    /// What keeps it from being released; it is releasable without any.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub holds: Vec<HoldView>,
+}
+
 /// What keeps a pending notification from being released.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(test, derive(utoipa::ToSchema))]

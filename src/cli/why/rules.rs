@@ -4,6 +4,7 @@ use std::cell::OnceCell;
 
 use engine::{
     event::EventType,
+    hold::HoldKind,
     ledger::{EntryKind, Reason, ThrottledBy, of_word},
 };
 
@@ -11,6 +12,7 @@ use crate::{
     api::wire::{
         event::EventView,
         history::{EventWithHistory, LedgerLine},
+        inbox::HoldView,
     },
     cli::{Context, rules::InForce, terminal::one_line},
     config::{report::Place, rule_place::RulePlaces},
@@ -19,7 +21,7 @@ use crate::{
 const DOING: &str = "look it up";
 
 /// The daemon's rules; read when the first line has one.
-pub(super) struct Rules<'c, 'o> {
+pub(in crate::cli) struct Rules<'c, 'o> {
     context: &'c Context<'o>,
     in_force: OnceCell<Option<InForce>>,
 }
@@ -31,7 +33,7 @@ struct Named {
 }
 
 impl<'c, 'o> Rules<'c, 'o> {
-    pub(super) fn new(context: &'c Context<'o>) -> Self {
+    pub(in crate::cli) fn new(context: &'c Context<'o>) -> Self {
         Self { context, in_force: OnceCell::new() }
     }
 
@@ -45,6 +47,17 @@ impl<'c, 'o> Rules<'c, 'o> {
         };
         let event_type = named.as_ref().and_then(|named| named.event_type.parse().ok());
         let place = self.place(line, reason.as_ref(), subscriber, event_type.as_ref());
+        let named = named.map(|named| format!(", {}", named.shown)).unwrap_or_default();
+        let place = place.map(|place| format!(" ({place})")).unwrap_or_default();
+        named + &place
+    }
+
+    /// What is added to a hold: the event that inhibits, and the place of the rule.
+    pub(in crate::cli) fn of_hold(&self, hold: &HoldView, subscriber: &str) -> String {
+        let is_inhibited = hold.kind == HoldKind::Inhibited.as_str();
+        let named = hold.cause.parse().ok().filter(|_| is_inhibited).and_then(|seq| self.named(seq));
+        let event_type = named.as_ref().and_then(|named| named.event_type.parse().ok());
+        let place = self.look(|places| places.of_hold(subscriber, &hold.cause, event_type.as_ref()));
         let named = named.map(|named| format!(", {}", named.shown)).unwrap_or_default();
         let place = place.map(|place| format!(" ({place})")).unwrap_or_default();
         named + &place

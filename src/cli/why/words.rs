@@ -15,6 +15,11 @@ pub(super) fn next(history: &[LedgerLine]) -> Option<String> {
     history.last().map(|last| next_after(retried(history).unwrap_or(last), history))
 }
 
+/// The user's next step for a notification that is held.
+pub(super) fn next_of_held(id: &str) -> String {
+    format!("it is released when nothing holds it; aside inbox dismiss {id} ends it")
+}
+
 /// The newest failure of a sink that is retried and has not succeeded since, if nothing else than
 /// sinks came after it.
 fn retried(history: &[LedgerLine]) -> Option<&LedgerLine> {

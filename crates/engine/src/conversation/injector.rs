@@ -441,6 +441,11 @@ impl Injector {
         view::view(&self.queue, &self.leases, now)
     }
 
+    /// A pending notification, for display.
+    pub fn pending_view(&self, id: &NotificationId, now: Timestamp) -> Option<PendingView> {
+        self.queue.get(id).map(|entry| view::pending(entry, now))
+    }
+
     fn selection(&self) -> Selection {
         if self.releases_all { Selection::All } else { Selection::Due }
     }

@@ -75,7 +75,8 @@ pub(super) fn view(queue: &Queue, leases: &Leases, now: Timestamp) -> InjectorVi
     }
 }
 
-fn pending(entry: &Entry, now: Timestamp) -> PendingView {
+/// A pending notification at `now`.
+pub(super) fn pending(entry: &Entry, now: Timestamp) -> PendingView {
     PendingView {
         notification: Arc::clone(&entry.notification),
         is_for_user: entry.is_for_user(),
