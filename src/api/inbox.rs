@@ -21,6 +21,8 @@ use serde::Deserialize;
 #[cfg(test)]
 use crate::api::wire::ErrorBody;
 
+use crate::history::View;
+
 use crate::api::{
     App,
     actor::Actor,
@@ -30,7 +32,7 @@ use crate::api::{
     naming::known_session,
     notify::{place_of, session_for},
     questions::open_count,
-    wire::inbox::{HoldView, InboxList, PendingIn, WaitingView},
+    wire::inbox::{HoldView, InboxList, PendingIn, TakenUp, WaitingView},
 };
 
 /// Selects the queue.
@@ -56,6 +58,9 @@ impl InboxParams {
 
 /// Most notifications of a page, and the default.
 const PAGE_MAX: usize = 1_000;
+
+/// How long something is listed as taken up. It is acknowledged when it is done.
+const TAKEN_UP_MAX: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 /// Page start among the unclaimed notifications, in place of a number.
 const UNCLAIMED: &str = "unclaimed";
@@ -167,11 +172,27 @@ pub(crate) async fn list(
     let session = InboxParams { session: params.session.clone() }.session(&app, actor).await?;
     let folder = place_of(&app, session.as_ref(), None).await?;
     let questions = open_count(&app, session.as_ref(), folder.as_deref());
+    let taken_up = match &params.from {
+        None => taken_up(&app, session.as_ref(), actor.access(&app).await?.into_readable()).await,
+        Some(_) => Vec::new(),
+    };
     let page = params.page(session)?;
     let (notifications, next) =
         app.engine.read(move |view| waiting_page(view.engine, &page, view.now)).await?;
     let notifications = notifications.into_iter().map(view).collect();
-    Ok(Json(InboxList { notifications, questions, next: next.as_ref().map(write_start) }))
+    Ok(Json(InboxList { notifications, taken_up, questions, next: next.as_ref().map(write_start) }))
+}
+
+/// What somebody has taken up; nothing if the history cannot be read, as that is no reason to hide
+/// what is pending.
+async fn taken_up(app: &App, session: Option<&SessionId>, readable: Readable) -> Vec<TakenUp> {
+    app.history_caught_up().await;
+    let since = app.now().as_millis().saturating_sub(duration_millis(TAKEN_UP_MAX));
+    let (session, since) = (session.cloned(), Timestamp::from_millis(since));
+    let read = move |view: &View<'_>| {
+        view.taken_up(session.as_ref().map(SessionId::as_str), &readable, since, PAGE_MAX)
+    };
+    app.projection.read(read).await.unwrap_or_default()
 }
 
 /// A page of waiting notifications, and where the next one begins; costs its size plus a check per

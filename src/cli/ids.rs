@@ -184,10 +184,15 @@ impl Names {
         Self::of(known(context).unwrap_or_default())
     }
 
+    /// The name of the session with this id, if it is known.
+    pub(super) fn known(&self, id: &str) -> Option<String> {
+        let known = self.sessions.iter().find(|session| session.id == id);
+        known.map(|session| session.name(&self.ids))
+    }
+
     /// The name of the session with this id; if it is not among them, the shortest distinct prefix.
     pub(super) fn name(&self, id: &str) -> String {
-        let known = self.sessions.iter().find(|session| session.id == id);
-        known.map_or_else(|| self.ids.short(id), |session| session.name(&self.ids))
+        self.known(id).unwrap_or_else(|| self.ids.short(id))
     }
 }
 

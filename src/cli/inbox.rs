@@ -1,5 +1,7 @@
 //! `aside inbox`: pending notifications of sessions, and the user's decisions about them.
 
+use std::mem;
+
 use dialoguer::{Select, console::Term, theme::SimpleTheme};
 use hook::client::percent_encode;
 use serde::de::DeserializeOwned;
@@ -14,7 +16,7 @@ use super::{
 };
 use crate::api::wire::{
     ErrorView,
-    inbox::{HoldView, InboxList, WaitingView},
+    inbox::{HoldView, InboxList, TakenUp, WaitingView},
 };
 
 const DOING: &str = "list the pending notifications";
@@ -98,10 +100,11 @@ fn list(args: &List, context: &mut Context<'_>) -> Result<(), CliError> {
         return pick_each(session.as_deref(), context);
     }
     let names = Names::ask(context);
-    let (mut is_empty, mut open) = (true, 0);
+    let (mut is_empty, mut open, mut taken) = (true, 0, Vec::new());
     each_page(session.as_deref(), context, |page: InboxList, context| {
-        let InboxList { notifications, questions, next } = page;
-        is_empty &= notifications.is_empty();
+        let InboxList { notifications, taken_up, questions, next } = page;
+        is_empty &= notifications.is_empty() && taken_up.is_empty();
+        taken.extend(taken_up);
         open = questions;
         let ids = ShortIds::of_notifications(notifications.iter().map(|one| &*one.id));
         let (terminal, rules) = (&context.terminal, Rules::new(context));
@@ -113,23 +116,26 @@ fn list(args: &List, context: &mut Context<'_>) -> Result<(), CliError> {
         context.print(&text)?;
         Ok(next)
     })?;
-    let asked = asked(open);
-    let text = if is_empty && asked.is_empty() { "no pending notifications\n" } else { &asked };
+    let text = taken_up(&taken, &names, &context.terminal) + &asked(open);
+    let text = if is_empty && text.is_empty() { "no pending notifications\n" } else { &text };
     context.print(text)
 }
 
 /// The daemon's answers as one: the last page, with the notifications of all.
 fn all_pages(session: Option<&str>, context: &mut Context<'_>) -> Result<Value, CliError> {
     let (mut all, mut last): (Vec<Value>, _) = (Vec::new(), Map::new());
+    let mut taken_up = None;
     each_page(session, context, |mut page: Map<String, Value>, _| {
         if let Some(Value::Array(own)) = page.get_mut("notifications") {
             all.append(own);
         }
+        taken_up = taken_up.take().or_else(|| page.remove("taken_up"));
         let next = page.remove("next").and_then(|next| next.as_str().map(str::to_owned));
         last = page;
         Ok(next)
     })?;
     last.insert("notifications".to_owned(), all.into());
+    last.extend(taken_up.map(|taken| ("taken_up".to_owned(), taken)));
     Ok(last.into())
 }
 
@@ -147,6 +153,22 @@ fn each_page<'c, P: DeserializeOwned>(
             return Ok(());
         }
     }
+}
+
+/// What somebody has taken up, with who it is and since when.
+fn taken_up(taken: &[TakenUp], names: &Names, terminal: &Terminal) -> String {
+    let ids = ShortIds::of_notifications(taken.iter().map(|one| &*one.id));
+    let shown = |one: &TakenUp| {
+        let id = one_line(&ids.short(&one.id));
+        let by = names.known(&one.by).unwrap_or_else(|| one_line(&one.by));
+        let rest = format!("{}, taken up by {by} {}", one.subscriber, terminal.moment(&one.since));
+        let priority = one_line(&one.priority);
+        let begin = terminal::width(&id) + terminal::width(&priority) + 3;
+        let (id, rest) = (terminal.paint(Tone::Dim, &id), terminal.wrap(&one_line(&rest), begin, 4));
+        let head = format!("{id}  {} {rest}\n", terminal.paint(Tone::of(&priority), &priority));
+        head + &indented(&one.sentence, 4, terminal)
+    };
+    taken.iter().map(shown).collect()
 }
 
 impl WaitingView {
@@ -320,15 +342,19 @@ impl Choice {
 
 /// Prompts until nothing is pending or nothing is picked.
 fn pick_each(session: Option<&str>, context: &mut Context<'_>) -> Result<(), CliError> {
-    let mut at = 0;
+    let (mut at, mut is_first) = (0, true);
     loop {
         let page = ids::inbox_page(session, None);
-        let InboxList { notifications, questions, .. } = context.get(DOING, &page)?;
-        if notifications.is_empty() {
-            let asked = asked(questions);
-            return context.print(if asked.is_empty() { "no pending notifications\n" } else { &asked });
-        }
+        let InboxList { notifications, taken_up: taken, questions, .. } = context.get(DOING, &page)?;
         let names = Names::ask(context);
+        let taken = taken_up(&taken, &names, &context.terminal);
+        if notifications.is_empty() {
+            let text = taken + &asked(questions);
+            return context.print(if text.is_empty() { "no pending notifications\n" } else { &text });
+        }
+        if mem::take(&mut is_first) {
+            context.print(&taken)?;
+        }
         let ids = ShortIds::of_notifications(notifications.iter().map(|one| &*one.id));
         let line = |one: &WaitingView| {
             let shown = one.head(&ids.short(&one.id), &names, &context.terminal);

@@ -153,9 +153,16 @@ fn follow(connection: &Connection, note: &Note, entry: &LedgerEntry) -> Result<(
         LedgerEntry::Responded { notification, session, action, by } => {
             connection
                 .prepare_cached(
-                    "UPDATE deliveries SET response = ?3, responded_by = ?4 WHERE notification = ?1 AND session = ?2",
+                    "UPDATE deliveries SET response = ?3, responded_by = ?4, responded_at = ?5
+                     WHERE notification = ?1 AND session = ?2",
                 )?
-                .execute(params![notification.as_str(), session.as_str(), action.state(), &**by])?;
+                .execute(params![
+                    notification.as_str(),
+                    session.as_str(),
+                    action.state(),
+                    &**by,
+                    millis(note.at)
+                ])?;
             return Ok(());
         }
         LedgerEntry::Unclaimed { notification } => (notification, None, "unclaimed", None, None),

@@ -1,16 +1,20 @@
 //! Queries about notifications.
 
-use rusqlite::{OptionalExtension, Row, types::Value};
+use rusqlite::{OptionalExtension, Row, params, types::Value};
 
 use super::{
     Looked, View,
     rows::{self, Conditions, IS_READABLE, from_sql},
 };
-use engine::{notification::Priority, session::Readable};
+use engine::{
+    notification::{Priority, repeat::Action},
+    session::Readable,
+};
 use journal::time::Timestamp;
 
 use crate::api::wire::{
     history::{Delivery, LedgerLine, NotificationView},
+    inbox::TakenUp,
     respond::Answered,
 };
 
@@ -128,18 +132,67 @@ impl View<'_> {
         rows::complete(connection, lines?, readable)
     }
 
+    /// The notifications that somebody has taken up in a readable session and nobody has answered
+    /// otherwise since, the newest first, at most `limit`; none that was taken up before `since`.
+    ///
+    /// Errors: the file cannot be read.
+    pub fn taken_up(
+        &self,
+        session: Option<&str>,
+        readable: &Readable,
+        since: Timestamp,
+        limit: usize,
+    ) -> rusqlite::Result<Vec<TakenUp>> {
+        let sql =
+            "SELECT n.id, n.subscriber, n.priority, n.sentence, d.responded_by, d.responded_at, d.session
+             FROM deliveries d JOIN notifications n ON n.id = d.notification
+             WHERE d.response = ?1 AND d.responded_at >= ?2 ORDER BY d.responded_at DESC, n.id, d.session";
+        let mut statement = self.connection().prepare_cached(sql)?;
+        let mut rows =
+            statement.query(params![Action::Investigate.state(), rows::to_sql(since.as_millis())])?;
+        let mut found: Vec<TakenUp> = Vec::new();
+        while let Some(row) = rows.next()?
+            && found.len() < limit
+        {
+            let (id, own): (String, String) = (row.get(0)?, row.get(6)?);
+            let is_wanted = session.is_none_or(|session| session == own) && readable.contains(Some(&own));
+            if !is_wanted || found.iter().any(|one| one.id == id) {
+                continue;
+            }
+            found.push(TakenUp {
+                id,
+                subscriber: row.get(1)?,
+                priority: rows::priority(row.get(2)?).as_str().to_owned(),
+                sentence: row.get(3)?,
+                by: row.get(4)?,
+                since: rows::time(row.get(5)?).to_string(),
+            });
+        }
+        Ok(found)
+    }
+
     fn complete(&self, notification: &mut NotificationView) -> rusqlite::Result<()> {
         let connection = self.connection();
         notification.events = rows::events_behind(connection, &notification.id)?;
         notification.deliveries = connection
             .prepare_cached(
-                "SELECT session, state, reason, injection, at, response, responded_by
+                "SELECT session, state, reason, injection, at, response, responded_by, responded_at
                  FROM deliveries WHERE notification = ?1 ORDER BY session",
             )?
             .query_map([&notification.id], delivery)?
             .collect::<rusqlite::Result<_>>()?;
         Ok(())
     }
+}
+
+/// How a delivery was answered: the response, by whom, and when, from the column `at`.
+pub(super) fn answered(row: &Row<'_>, at: usize) -> rusqlite::Result<Answered> {
+    let responded_at: Option<i64> = row.get(at + 2)?;
+    Ok(Answered {
+        response: row.get(at)?,
+        responded_by: row.get(at + 1)?,
+        responded_at: responded_at.map(|at| rows::time(at).to_string()),
+    })
 }
 
 fn delivery(row: &Row<'_>) -> rusqlite::Result<Delivery> {
@@ -153,7 +206,7 @@ fn delivery(row: &Row<'_>) -> rusqlite::Result<Delivery> {
         reason,
         injection: row.get(3)?,
         at: rows::time(row.get(4)?).to_string(),
-        answered: Answered { response: row.get(5)?, responded_by: row.get(6)? },
+        answered: answered(row, 5)?,
     })
 }
 

@@ -54,10 +54,11 @@ CREATE TABLE deliveries (
     -- An empty session: it is in none of them.
     notification TEXT NOT NULL, session TEXT NOT NULL, state TEXT NOT NULL, reason TEXT, injection TEXT, at INTEGER NOT NULL,
     place INTEGER NOT NULL,
-    -- How it was answered there, and by whom.
-    response TEXT, responded_by TEXT, PRIMARY KEY (notification, session)) WITHOUT ROWID;
+    -- How it was answered there, by whom, and when.
+    response TEXT, responded_by TEXT, responded_at INTEGER, PRIMARY KEY (notification, session)) WITHOUT ROWID;
 CREATE INDEX deliveries_by_session ON deliveries (session, state);
 CREATE INDEX deliveries_by_place ON deliveries (place);
+CREATE INDEX deliveries_by_response ON deliveries (response, responded_at) WHERE response IS NOT NULL;
 CREATE TABLE injections (
     place INTEGER PRIMARY KEY, at INTEGER NOT NULL, session TEXT NOT NULL, id TEXT NOT NULL, role TEXT NOT NULL, text TEXT NOT NULL,
     starts_turn INTEGER NOT NULL);

@@ -4,14 +4,15 @@ use engine::{event::SessionId, notes::Place, session::Readable, sorted::SortedSe
 use rusqlite::{Row, params};
 
 use super::{
-    Looked, View, rows,
+    Looked, View,
+    notifications::answered,
+    rows,
     rows::{Conditions, IS_READABLE},
 };
 use crate::api::wire::{
     exchange::started_by,
     harness::HarnessView,
     history::{ClosedSession, InjectionLine, Message},
-    respond::Answered,
 };
 
 /// The notifications of an injection. Their entries are of the injection's own record, so only that
@@ -44,7 +45,7 @@ impl View<'_> {
             "SELECT l.place, l.at, l.notification, l.injection, l.by, n.content, n.subscriber,
                     CASE WHEN d.injection = l.injection THEN d.state ELSE 'returned' END, d.reason,
                     EXISTS (SELECT 1 FROM injections i WHERE i.id = l.injection AND i.session = l.session AND i.starts_turn),
-                    d.response, d.responded_by
+                    d.response, d.responded_by, d.responded_at
              FROM ledger l JOIN notifications n ON n.id = l.notification
              LEFT JOIN deliveries d ON d.notification = l.notification AND d.session = l.session
              {clause} ORDER BY l.place DESC"
@@ -172,7 +173,7 @@ fn message(row: &Row<'_>) -> rusqlite::Result<(i64, Message)> {
         proof: why.clone().filter(|_| state == "confirmed"),
         reason: why.filter(|_| state == "ended"),
         state,
-        answered: Answered { response: row.get(10)?, responded_by: row.get(11)? },
+        answered: answered(row, 10)?,
     };
     Ok((place, message))
 }

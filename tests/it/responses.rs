@@ -93,6 +93,24 @@ fn a_user_answers_by_the_short_id() {
 }
 
 #[test]
+fn the_inbox_lists_what_is_taken_up() {
+    let home = Home::with(&[("subscribers/approval.toml", APPROVAL)]);
+    let _daemon = home.serve();
+    turn(&home, 1);
+    home.publish(&wanted("deploy"));
+    let id = asked(&turn(&home, 2));
+    let path = format!("/v1/notifications/{id}/respond");
+    assert_eq!(home.ask("POST", &path, r#"{"action":"investigate","by":"ann"}"#).status(), 204);
+    let inbox = home.print(&["inbox", "--list"]);
+    assert!(inbox.contains("high approval, taken up by ann 0s ago\n    deploy"), "{inbox}");
+    let listed = home.get("/v1/inbox?session=s1");
+    let (by, pending) = (at(&listed, "/taken_up/0/by"), at(&listed, "/notifications"));
+    assert_eq!((by, pending), (&json!("ann"), &json!([])), "{listed}");
+    home.print(&["inbox", "acknowledge", &id]);
+    assert_eq!(home.print(&["inbox", "--list"]), "no pending notifications\n");
+}
+
+#[test]
 fn wrong_answers_are_refused_with_the_state() {
     let home = Home::with(&[("subscribers/approval.toml", APPROVAL)]);
     let _daemon = home.serve();

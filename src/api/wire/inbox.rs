@@ -80,6 +80,9 @@ impl InboxRequest {
 pub struct InboxList {
     /// By session, in delivery order; then the unclaimed ones.
     pub notifications: Vec<WaitingView>,
+    /// What was delivered and somebody has taken up, the newest first; on the first page.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub taken_up: Vec<TakenUp>,
     /// Number of open questions to the user, of that session and its folder or in all.
     #[serde(default)]
     #[cfg_attr(test, schema(required = true))]
@@ -88,6 +91,25 @@ pub struct InboxList {
     /// meanwhile may be on both pages or on neither.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
+}
+
+/// A delivered notification that somebody has taken up.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
+#[serde(default)]
+pub struct TakenUp {
+    /// Its id.
+    pub id: String,
+    /// The subscriber that created it.
+    pub subscriber: String,
+    /// `critical`, `high`, `normal` or `low`.
+    pub priority: String,
+    /// One line for a person.
+    pub sentence: String,
+    /// Who: a session, or a user.
+    pub by: String,
+    /// Since when.
+    pub since: String,
 }
 
 /// A pending notification.

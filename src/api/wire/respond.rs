@@ -48,6 +48,9 @@ pub struct Answered {
     /// Who answered: a session, or a user.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub responded_by: Option<String>,
+    /// When.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub responded_at: Option<String>,
 }
 
 /// An answer.
