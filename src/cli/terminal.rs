@@ -9,12 +9,13 @@ use std::{
     io::{self, IsTerminal},
     iter,
     os::fd::AsFd,
+    time::Duration,
 };
 
 use anstyle::{AnsiColor, Style};
 use engine::event::clean_text;
 use jiff::{Zoned, tz::TimeZone};
-use journal::time::Timestamp;
+use journal::time::{Timestamp, short_duration};
 use rustix::termios::tcgetwinsize;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
@@ -149,6 +150,15 @@ impl Terminal {
         now.map(|now| now.to_zoned(zone).strftime("%H:%M:%S").to_string()).unwrap_or_default()
     }
 
+    /// How long something lasts that ends `at`: `for 2h10m more`, `until tomorrow 11:00`.
+    pub(super) fn lasts(&self, at: &str) -> String {
+        let end = self.moment(at);
+        match end.strip_prefix("in ") {
+            Some(left) => format!("for {left} more"),
+            None => format!("until {end}"),
+        }
+    }
+
     /// A relative time for users: `3m ago`.
     pub(super) fn moment(&self, at: &str) -> String {
         self.moments.relative(at)
@@ -277,20 +287,26 @@ pub(super) struct Moments {
 }
 
 impl Moments {
-    /// A relative time in its largest unit within a day, else the date and time.
+    /// A relative time within a day, else the date and time. What is past has its largest unit, and
+    /// what is left is rounded to a minute.
     ///
-    /// Shape: `3m ago`, `in 12m`, `5h ago`, `yesterday 14:02`, `Nov 9 14:02`, `2025-11-09 14:02`;
+    /// Shape: `3m ago`, `in 12m`, `in 1h59m`, `5h ago`, `yesterday 14:02`, `Nov 9 14:02`, `2025-11-09 14:02`;
     /// invalid text stays unchanged.
     pub(super) fn relative(&self, at: &str) -> String {
         let Some((at, now)) = self.local(at) else { return one_line(at) };
         let ago = now.timestamp().as_second() - at.timestamp().as_second();
-        let (distance, unit) = match ago.abs() {
-            seconds @ 0..MINUTE => (seconds, 's'),
+        if ago.abs() >= HOUR && at.date() != now.date() {
+            return day(&at, &now);
+        }
+        if ago < 0 {
+            return format!("in {}", short_duration(rounded(ago.unsigned_abs())));
+        }
+        let (distance, unit) = match ago {
+            seconds @ ..MINUTE => (seconds, 's'),
             seconds @ MINUTE..HOUR => (seconds / MINUTE, 'm'),
-            seconds if at.date() == now.date() => (seconds / HOUR, 'h'),
-            _ => return day(&at, &now),
+            seconds => (seconds / HOUR, 'h'),
         };
-        if ago < 0 { format!("in {distance}{unit}") } else { format!("{distance}{unit} ago") }
+        format!("{distance}{unit} ago")
     }
 
     /// The time of day, to the millisecond, with the date unless it is today.
@@ -314,6 +330,13 @@ impl Moments {
         let now = jiff::Timestamp::from_millisecond(i64::try_from(self.now.as_millis()).ok()?).ok()?;
         Some((at.to_zoned(zone.clone()), now.to_zoned(zone)))
     }
+}
+
+/// A number of seconds, from a minute on rounded to whole minutes.
+fn rounded(seconds: u64) -> Duration {
+    let minute = MINUTE.unsigned_abs();
+    let is_short = seconds < minute;
+    Duration::from_secs(if is_short { seconds } else { (seconds + minute / 2) / minute * minute })
 }
 
 /// The date and time, relative to `now`.
@@ -447,9 +470,13 @@ aside: failed to publish: no daemon runs
             ("2026-11-21T12:00:00.4Z", "0s ago"),
             ("2026-11-21T11:59:18Z", "42s ago"),
             ("2026-11-21T11:56:30Z", "3m ago"),
-            ("2026-11-21T12:12:30Z", "in 12m"),
+            ("2026-11-21T12:00:42Z", "in 42s"),
+            ("2026-11-21T12:12:29Z", "in 12m"),
+            ("2026-11-21T12:12:30Z", "in 13m"),
+            ("2026-11-21T13:59:00Z", "in 1h59m"),
+            ("2026-11-21T13:59:50Z", "in 2h00m"),
             ("2026-11-21T07:00:00Z", "5h ago"),
-            ("2026-11-21T14:59:00Z", "in 2h"),
+            ("2026-11-21T14:59:00Z", "in 2h59m"),
             // 23:30 local time is the day before, 00:10 is not.
             ("2026-11-20T23:10:00Z", "12h ago"),
             ("2026-11-20T22:30:00Z", "yesterday 23:30"),

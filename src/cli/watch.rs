@@ -130,11 +130,11 @@ fn set(
     let answer: WatchAnswer = parse(doing, &body)?;
     let text = match &answer.watch {
         Some(watch) => {
-            let until = context.terminal.moment(&watch.expires_at);
+            let ends = context.terminal.moment(&watch.expires_at);
             let for_whom = for_whom(watch, &Names::ask(context), context);
             let id = short(&watch.id);
             let done = context.terminal.paint(Tone::Good, "watching");
-            format!("{done} {id} for {for_whom}, until {until}\n")
+            format!("{done} {id} for {for_whom}, ends {ends}\n")
         }
         None => {
             let so = answer.already.iter().map(|condition| {
@@ -217,7 +217,8 @@ mod tests {
         ]);
         let said = run_against(&daemon, &["watch", "exit 4711", "in 20m", "--all", "--note", "go on"]);
         assert!(
-            said.as_deref().is_ok_and(|said| said.starts_with("watching w5f0c2e for ~/work/shop, until ")),
+            said.as_deref()
+                .is_ok_and(|said| said.starts_with("watching w5f0c2e for ~/work/shop, ends in 1h00m")),
             "{said:?}"
         );
         let request = &daemon.requests()[0];

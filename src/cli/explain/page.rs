@@ -384,10 +384,10 @@ impl Page<'_> {
     fn hold(&self, outcome: &SubscriberOutcomeView, hold: &HoldView, inhibitor: &str) -> String {
         let (said, place) = match (hold.kind.as_str(), &outcome.inhibitor) {
             ("inhibited", Some(by)) => {
-                (format!("by {inhibitor}, until {}", self.until(by)), self.inhibition(outcome))
+                (format!("by {inhibitor}, {}", self.lasts(by)), self.inhibition(outcome))
             }
             _ => {
-                let key = self.places.of_keys(&outcome.subscriber, words::keys_of_hold(hold));
+                let key = self.places.of_hold(&outcome.subscriber, &hold.cause, None);
                 (words::hold(hold, self.terminal), key)
             }
         };
@@ -424,6 +424,11 @@ impl Page<'_> {
         let types = by.ended_by.iter().map(|pattern| one_line(pattern));
         let at = self.terminal.moment(&by.until);
         types.chain([at]).collect::<Vec<_>>().join(" or ")
+    }
+
+    fn lasts(&self, by: &InhibitorView) -> String {
+        let types = by.ended_by.iter().map(|pattern| format!("until {}", one_line(pattern)));
+        types.chain([self.terminal.lasts(&by.until)]).collect::<Vec<_>>().join(" or ")
     }
 
     /// The rule by which an event inhibits.

@@ -49,8 +49,7 @@ fn ends(reason: &Reason, outcome: &SubscriberOutcomeView, inhibitor: &str, termi
         Reason::BelowThreshold => "counts it: below its threshold".to_owned(),
         Reason::BatchOverflow => "counts it: newer ones fill the batch".to_owned(),
         Reason::RateLimited { retry_at } => {
-            let until = terminal.moment(&retry_at.to_string());
-            format!("counts it: over its rate until {until}")
+            format!("counts it: over its rate {}", terminal.lasts(&retry_at.to_string()))
         }
         Reason::Silenced { by } => format!("does not take it: silenced by {by}"),
         Reason::Muted { by } => format!("does not deliver it: {by}"),
@@ -109,23 +108,12 @@ pub(super) fn count(count: &CountView, is_reached: bool) -> String {
 
 /// Until when, or by what, a hold lasts.
 pub(super) fn hold(hold: &HoldView, terminal: &Terminal) -> String {
-    let until = hold.until.as_ref().map(|until| terminal.moment(until));
-    let after: Vec<String> = until.into_iter().chain(hold.after.iter().map(|wait| one_line(wait))).collect();
-    let until = after.join(" or ");
+    let lasts = hold.until.as_ref().map(|until| terminal.lasts(until));
+    let after = hold.after.iter().map(|wait| format!("until {}", one_line(wait)));
+    let ends = lasts.into_iter().chain(after).collect::<Vec<_>>().join(" or ");
     match hold.kind.as_str() {
-        "silenced" => format!("by {}, until {until}", one_line(&hold.cause)),
-        _ => format!("until {until}"),
-    }
-}
-
-/// The keys of a hold.
-pub(super) fn keys_of_hold(hold: &HoldView) -> &'static [&'static str] {
-    match hold.kind.as_str() {
-        "quiet" => &["limits.quiet"],
-        "deferred" if hold.cause == "limits.deliver_after" => &["limits.deliver_after"],
-        "deferred" if hold.cause == "repeat.after" => &["repeat.after"],
-        "inhibited" => &["limits.inhibited_by", "limits.inhibit"],
-        _ => &[],
+        "silenced" => format!("by {}, {ends}", one_line(&hold.cause)),
+        _ => ends,
     }
 }
 

@@ -176,10 +176,7 @@ fn is_disabled(live: &SubscriberView) -> bool {
 /// Its held notifications.
 pub(super) fn held(live: &SubscriberView, terminal: &Terminal) -> Option<String> {
     let hold = live.holds.first().filter(|_| live.held > 0)?;
-    let until = hold.until.as_deref().map(|until| match terminal.moment(until) {
-        moment if moment.starts_with("in ") => format!(" for {} more", moment.trim_start_matches("in ")),
-        moment => format!(" until {moment}"),
-    });
+    let until = hold.until.as_deref().map(|until| format!(" {}", terminal.lasts(until)));
     let cause = if hold.kind == "quiet" { String::new() } else { format!(" by {}", hold.cause) };
     let is = if live.held == 1 { "is" } else { "are" };
     let held = counted(live.held, "notification");
@@ -284,7 +281,7 @@ mod tests {
         pager_with_a_rather_long_name_of_its_own  on       user      12    12     9     301  3m ago
 
         chat_digest  quiet until tomorrow 07:00, 2 notifications are held
-        digest       3 rows wait, the next batch closes in 5h
+        digest       3 rows wait, the next batch closes in 5h30m
         lint_table   templates/lint.toon.j2:2 `payload.nope` is undefined, and this is a long sentence about it
         new_one      is not in force yet: aside reload
 

@@ -17,7 +17,7 @@ const VARIABLE: [(&str, &str); 14] = [
     ("TIME", r"(?<before>in )[0-9]+ ms\b"),
     ("TIME", r"(?<before>open for )[0-9.]+ s(?: more)?\b"),
     // The time that remains until an end.
-    ("TIME", r"(?<before>\bin )[0-9]+[smhd](?: [0-9]+[smhd])?\b"),
+    ("TIME", r"(?<before>\bin )[0-9]+[smhd](?: ?[0-9]+[smhd])?\b"),
     ("HASH", r"(?<before>hash )[0-9a-f]{12}\b"),
     ("PROCESS", r"(?<before>process )[0-9]+\b"),
     ("POSITION", r"(?<before>published as )[0-9]+\b"),
