@@ -9,6 +9,7 @@ use std::{path::Path, sync::Arc, time::Duration};
 use axum::{Json, body::Body, extract::State, http::StatusCode};
 use engine::{
     event::SessionId,
+    notification::Priority,
     records::Records,
     request::FieldError,
     session::SessionState,
@@ -129,7 +130,9 @@ pub(crate) async fn end(app: &App, open: &[Arc<Watch>], id: &str) -> Result<Arc<
     post, path = "/v1/watches", tag = "watches",
     responses(
         (status = 201, body = WatchAnswer), (status = 200, body = WatchAnswer, description = "It is true already"),
-        (status = 400, body = ErrorBody), (status = 409, body = ErrorBody),
+        (status = 400, body = ErrorBody),
+        (status = 403, body = ErrorBody, description = "An agent asks for `critical`, or for another session"),
+        (status = 409, body = ErrorBody),
     ),
 ))]
 pub(crate) async fn set(
@@ -200,6 +203,11 @@ pub(crate) async fn begin(
     session: Option<SessionId>,
     actor: Actor,
 ) -> Result<Begun, ApiError> {
+    let is_critical = request.priority == Some(Priority::Critical);
+    if is_critical && actor.session(app).await?.is_some() {
+        let message = "`critical` is for the user: an agent asks for `high` at most";
+        return Err(ApiError::bad(FieldError::new("priority", message)).with_status(StatusCode::FORBIDDEN));
+    }
     let owner = Owner::find(app, request, session).await?;
     let mut watch = Watch { caller: Some(actor.share(app).await?), ..read(app, request, owner).await? };
     let looks = watch.parts.iter().enumerate().map(|(index, part)| look_at(app, &watch, index, part));
@@ -299,6 +307,7 @@ async fn read(app: &App, request: &WatchRequest, owner: Owner) -> Result<Watch, 
         needs: request.needs,
         note: request.note.clone(),
         kind: request.kind,
+        priority: request.priority,
         set_at: now,
         session: owner.session,
         workspace: owner.workspace,

@@ -5,6 +5,7 @@
 
 use clap::builder::PossibleValuesParser;
 use engine::{
+    notification::Priority,
     watch::{Needs, ReminderKind, condition::FORMS},
     words::Words,
 };
@@ -44,6 +45,9 @@ pub(super) struct Args {
     /// A note for the notification
     #[arg(long, value_name = "TEXT", requires = "conditions")]
     note: Option<String>,
+    /// The priority of the notification; `critical` is not for an agent [default: high]
+    #[arg(long, requires = "conditions", value_parser = PossibleValuesParser::new(Priority::words()))]
+    priority: Option<String>,
     /// End a watch: its id as listed
     #[arg(long, value_name = "ID", conflicts_with = "conditions")]
     cancel: Option<String>,
@@ -62,6 +66,9 @@ pub(super) struct RemindArgs {
     /// The kind of reminder
     #[arg(long, value_parser = PossibleValuesParser::new(ReminderKind::words()))]
     kind: Option<String>,
+    /// The priority of the notification; `critical` is not for an agent [default: high]
+    #[arg(long, value_parser = PossibleValuesParser::new(Priority::words()))]
+    priority: Option<String>,
     #[command(flatten)]
     whose: Whose,
 }
@@ -94,6 +101,7 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
         ("conditions", Some(json!(args.conditions))),
         ("needs", Some(needs.into())),
         ("note", args.note.clone().map(Value::from)),
+        ("priority", args.priority.clone().map(Value::from)),
     ];
     set("set the watch", own, &args.whose, context)
 }
@@ -103,13 +111,14 @@ pub(super) fn remind(args: &RemindArgs, context: &mut Context<'_>) -> Result<(),
         ("conditions", Some(json!([args.when]))),
         ("note", Some(json!(args.text))),
         ("kind", args.kind.clone().map(Value::from)),
+        ("priority", args.priority.clone().map(Value::from)),
     ];
     set("set the reminder", own, &args.whose, context)
 }
 
 fn set(
     doing: &'static str,
-    [first, second, third]: [(&str, Option<Value>); 3],
+    [first, second, third, fourth]: [(&str, Option<Value>); 4],
     whose: &Whose,
     context: &mut Context<'_>,
 ) -> Result<(), CliError> {
@@ -118,6 +127,7 @@ fn set(
         first,
         second,
         third,
+        fourth,
         ("session", session.map(Value::from)),
         ("workspace", whose.workspace.as_deref().map(absolute_folder).map(Value::from)),
         ("cwd", workspace_or_current(None).map(Value::from)),

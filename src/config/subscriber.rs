@@ -323,6 +323,7 @@ fn read_output(
 ) -> OutputRule {
     let Output {
         priority,
+        priority_by,
         inject_at,
         activation,
         active_for,
@@ -342,6 +343,7 @@ fn read_output(
     };
     let rule = OutputRule {
         priority,
+        priority_by,
         inject_at: inject_at.unwrap_or(default_point),
         activation,
         active_for,

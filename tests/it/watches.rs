@@ -8,7 +8,10 @@ use std::{
 
 use serde_json::{Value, json};
 
-use crate::support::daemon::{Answer, Daemon, Home, at, eventually};
+use crate::{
+    acting::Client,
+    support::daemon::{Answer, Daemon, Home, at, eventually},
+};
 
 /// Default number of kills between a watch and its end, see `ASIDE_WATCH_KILLS`.
 const KILLS: usize = 12;
@@ -337,6 +340,34 @@ fn watch_fires_once_despite_kills_at_any_moment() {
             .count();
         assert_eq!(count, 1, "{wanted}:\n{said}");
     }
+}
+
+#[test]
+fn reminder_has_the_priority_that_it_asks_for() {
+    let home = home();
+    let _daemon = home.serve();
+    open(&home, "s1");
+    let ask = |priority: &str| {
+        let body =
+            json!({ "conditions": ["in 50ms"], "note": priority, "priority": priority, "session": "s1" });
+        assert_eq!(set(&home, &body).status(), 201);
+        eventually("it is due", || {
+            let made = home.get("/v1/notifications?subscriber=reminder&limit=1");
+            let newest = &made["notifications"][0];
+            let is_it = newest["content"].as_str().is_some_and(|text| text.contains(priority));
+            is_it.then(|| newest["priority"].as_str().map(str::to_owned))
+        })
+    };
+    for priority in ["low", "normal", "high", "critical"] {
+        assert_eq!(ask(priority).as_deref(), Some(priority));
+    }
+    let wrong = set(&home, &json!({ "conditions": ["in 1h"], "priority": "hihg", "session": "s1" }));
+    assert!(wrong.status() == 400 && wrong.json().to_string().contains("`high`"), "{wrong:?}");
+    let mut client = Client::new(&home, "agent-1");
+    let refused = client.run("\"$ASIDE\" remind 'in 1h' x --priority critical");
+    assert!(refused.contains("`critical` is for the user") && refused.ends_with("1\n"), "{refused}");
+    let taken = client.run("\"$ASIDE\" remind 'in 1h' x --priority high");
+    assert!(taken.starts_with("watching ") && taken.contains("ends in 1h01m"), "{taken}");
 }
 
 #[test]

@@ -23,7 +23,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use strum::{IntoStaticStr, VariantArray};
 
-use crate::event::{Event, EventRef, Provenance, Scope, SessionId, Severity};
+use crate::{
+    event::{Event, EventRef, Provenance, Scope, SessionId, Severity},
+    notification::Priority,
+};
 
 pub use self::{
     condition::{Condition, ReadPosition},
@@ -120,6 +123,9 @@ pub struct Watch {
     /// The kind of reminder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<ReminderKind>,
+    /// The priority of its notification; that of its subscriber if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub priority: Option<Priority>,
     /// When it was set.
     pub set_at: Timestamp,
     /// When it ends although it was not met.
@@ -207,6 +213,9 @@ impl Watch {
         if let Some(note) = &self.note {
             payload.insert("note".to_owned(), Value::from(note.as_str()));
         }
+        if let Some(priority) = self.priority {
+            payload.insert("priority".to_owned(), priority.as_str().into());
+        }
         payload.insert("after".to_owned(), short_duration(now.since(self.set_at)).into());
         payload
     }
@@ -229,6 +238,9 @@ impl Watch {
         let met: Vec<&Part> = self.parts.iter().filter(|part| part.met.is_some()).collect();
         let joined = |texts: Vec<&str>| texts.join("; ");
         let mut payload = self.ending(now);
+        // A critical event makes a critical notification.
+        let is_critical = self.priority == Some(Priority::Critical);
+        let severity = if is_critical { Severity::Critical } else { Severity::Info };
         let conditions = joined(met.iter().map(|part| part.text.as_str()).collect());
         let event = if self.is_reminder() {
             let text = payload.remove("note").unwrap_or_else(|| conditions.clone().into());
@@ -236,7 +248,7 @@ impl Watch {
             if let Some(kind) = self.kind {
                 payload.insert("kind".to_owned(), kind.as_str().into());
             }
-            self.event(REMINDER, self.id.to_string(), Severity::Info, Value::Object(payload), now)
+            self.event(REMINDER, self.id.to_string(), severity, Value::Object(payload), now)
         } else {
             let states = met.iter().filter_map(|part| part.met.as_deref()).collect();
             payload.insert("condition".to_owned(), conditions.into());
@@ -245,7 +257,7 @@ impl Watch {
             if !paths.is_empty() {
                 payload.insert("paths".to_owned(), paths.into());
             }
-            self.event(FIRED, self.id.to_string(), Severity::Info, Value::Object(payload), now)
+            self.event(FIRED, self.id.to_string(), severity, Value::Object(payload), now)
         };
         Event { provenance, ..event }
     }

@@ -4,6 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use engine::{
     event::{SessionId, strip_text},
+    notification::Priority,
     request::{self, FieldError, Text, names::read_name},
     watch::{CONDITIONS_MAX, EXPIRES_MAX, NOTE_CHARS_MAX, Needs, ReminderKind, Watch},
 };
@@ -23,6 +24,8 @@ pub struct WatchRequest {
     pub note: Option<String>,
     /// The kind of reminder.
     pub kind: Option<ReminderKind>,
+    /// The priority of its notification.
+    pub priority: Option<Priority>,
     /// Its longest duration.
     pub expires: Option<Duration>,
     /// The session that is notified.
@@ -50,6 +53,7 @@ impl WatchRequest {
             needs: body.needs.unwrap_or_default(),
             note: body.note.as_deref().map(read_note).transpose()?,
             kind: body.kind,
+            priority: body.priority,
             expires: body.expires.as_deref().map(read_expires).transpose()?,
             session: read_name("session", body.session)?.map(|id| SessionId::new(&id)),
             workspace: read_folder("workspace", body.workspace)?,
@@ -70,6 +74,8 @@ struct WatchBody<'a> {
     note: Option<Text<'a>>,
     #[serde(default, deserialize_with = "request::optional_word")]
     kind: Option<ReminderKind>,
+    #[serde(default, deserialize_with = "request::optional_word")]
+    priority: Option<Priority>,
     #[serde(borrow)]
     expires: Option<Text<'a>>,
     #[serde(borrow)]
@@ -110,6 +116,10 @@ pub struct WatchView {
     /// The note for its notification.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
+    /// The priority of its notification, if it has one of its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(test, schema(value_type = Option<String>))]
+    pub priority: Option<Priority>,
     /// When it was set.
     pub set_at: String,
     /// When it ends at the latest.
@@ -143,6 +153,7 @@ impl From<&Watch> for WatchView {
             conditions: watch.parts.iter().map(condition).collect(),
             needs: watch.needs,
             note: watch.note.clone(),
+            priority: watch.priority,
             set_at: watch.set_at.to_string(),
             expires_at: watch.expires_at.to_string(),
             session: watch.session.as_ref().map(ToString::to_string),
@@ -182,12 +193,13 @@ mod tests {
     #[test]
     fn a_request_is_read_whole() {
         let text = r#"{"conditions":["exit 4711","in 20m"],"needs":"all","note":"go\u001b[31m on","kind":"checkpoint",
-            "expires":"2h","session":"s1","workspace":"/w","cwd":"/w/sub/"}"#;
+            "priority":"low","expires":"2h","session":"s1","workspace":"/w","cwd":"/w/sub/"}"#;
         let expected = WatchRequest {
             conditions: vec!["exit 4711".to_owned(), "in 20m".to_owned()],
             needs: Needs::All,
             note: Some("go on".to_owned()),
             kind: Some(ReminderKind::Checkpoint),
+            priority: Some(Priority::Low),
             expires: Some(Duration::from_secs(7_200)),
             session: Some(SessionId::new("s1")),
             workspace: Some("/w".into()),

@@ -97,6 +97,7 @@ fn fields(rule: &Subscriber) -> Vec<(&'static str, Vec<String>)> {
         ("absent.by", rule.absence.as_ref().map(|absence| names(&absence.by)).unwrap_or_default()),
         ("threshold.by", threshold.map(|threshold| names(&threshold.by)).unwrap_or_default()),
         ("threshold.sum", sum.unwrap_or_default()),
+        ("output.priority_by", names(rule.output.priority_by.as_slice())),
         ("limits.rate_by", rate.map(|rate| names(&rate.by)).unwrap_or_default()),
         ("limits.supersede_key", names(&rule.supersede_key)),
         ("limits.equal", equal.unwrap_or_default()),

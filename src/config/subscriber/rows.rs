@@ -85,6 +85,9 @@ settings! {
     pub(super) struct Output from Section<'_> {
         /// The order of delivery, and which points the notification may use.
         priority: Priority = Priority::Normal, word();
+        /// The field of an event with its own priority, `low`, `normal` or `high`, in place of `priority`; a
+        /// notification has the highest of its events.
+        priority_by: FieldPath, field(), else "none";
         /// The point that releases a notification; [api.md](api.md#what-a-point-releases) has the
         /// table.
         inject_at: InjectionPoint, among(&POINTS), else "`\"after_tool\"`, for low `\"turn_end\"`";

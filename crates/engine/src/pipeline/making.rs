@@ -47,7 +47,8 @@ impl Pipeline {
         }
         let (priority, inject_at) = match weight {
             Weight::Untrusted | Weight::Usual => {
-                rule.wake.lowered(rule.output.priority, rule.output.inject_at, &batch.rows)
+                let priority = rule.output.priority_of(&batch.rows);
+                rule.wake.lowered(priority, rule.output.inject_at, &batch.rows)
             }
             Weight::Escalated => (Priority::Critical, InjectionPoint::Immediate),
         };
@@ -140,8 +141,8 @@ pub(super) fn render_input<'a>(
         repeats: deferred.repeats,
         suppressed: deferred.suppressed,
         omitted: batch.omitted,
-        absent_for: rule.absence.as_ref().map(|absence| absence.after),
         held_since: batch.held_since,
+        absent_for: rule.absence.as_ref().map(|absence| absence.after),
         now: batch.closed_at,
         max_tokens: rule.output.max_tokens,
     }

@@ -9,7 +9,7 @@ use journal::time::hours::Hours;
 use strum::{IntoStaticStr, VariantArray};
 
 use crate::{
-    event::{Event, FieldPath, Pattern, Scope, Severity, Territory},
+    event::{Event, FieldPath, FieldValue, Pattern, Scope, Severity, Territory},
     hold::{Delay, Wait},
     ledger::FilteredBy,
     notification::{
@@ -22,9 +22,11 @@ use crate::{
         condition::{Condition, ConditionFailure},
         inhibition::InhibitRule,
         render::{Kept, Layout, Sentence},
+        row::Row,
         threshold::ThresholdRule,
     },
     rate::Rate,
+    words::Words,
 };
 
 /// One subscriber, compiled.
@@ -372,6 +374,9 @@ pub enum Keep {
 pub struct OutputRule {
     /// The priority of its notifications.
     pub priority: Priority,
+    /// The field of an event with the priority of its notification in place of that one; a
+    /// notification has the highest of its events.
+    pub priority_by: Option<FieldPath>,
     /// The point at which they may enter the context.
     pub inject_at: InjectionPoint,
     /// How pending ones may act on an agent.
@@ -398,6 +403,18 @@ pub struct OutputRule {
 }
 
 impl OutputRule {
+    /// The priority of a notification of these rows: at most high by the field of an event.
+    pub(crate) fn priority_of(&self, rows: &[Row]) -> Priority {
+        let Some(field) = &self.priority_by else { return self.priority };
+        let of_row = |row: &Row| match field.value(&row.event) {
+            FieldValue::Text(word) => {
+                Priority::of_word(&word).map_or(self.priority, |own| own.min(Priority::High))
+            }
+            FieldValue::Absent | FieldValue::Null | FieldValue::Json(_) => self.priority,
+        };
+        rows.iter().map(of_row).max().unwrap_or(self.priority)
+    }
+
     /// The activation that it requests for a notification of `scope`.
     pub fn activation_in(&self, scope: &Scope) -> Activation {
         match (self.activation, self.active_for, scope) {

@@ -31,6 +31,7 @@ fn watch(id: &str, conditions: &[&str]) -> Watch {
         needs: Needs::Any,
         note: None,
         kind: None,
+        priority: None,
         set_at: START,
         expires_at: after(3_600),
         session: Some(SessionId::new("s1")),

@@ -66,6 +66,7 @@ pub(in crate::pipeline) fn rule() -> Subscriber {
             requires_response: false,
             region: RegionUse::Also,
             priority: Priority::High,
+            priority_by: None,
             inject_at: InjectionPoint::AfterTool,
             activation: Activation::Passive,
             active_for: ActiveFor::default(),
