@@ -218,6 +218,38 @@ fn misspelt_fields_are_found_at_their_names() {
 }
 
 #[test]
+fn life_is_compared_with_certain_waits_only() {
+    for (rest, part) in [
+        ("ttl = \"1h\"\ndeliver_after = \"2h\"", Some("waits for 2h and ends after 1h")),
+        ("ttl = \"2h\"\ndeliver_after = \"2h\"", Some("no longer than `deliver_after`")),
+        ("ttl = \"1h\"\ndeliver_after = [\"3h\", \"2h\"]", Some("waits for 2h and ends after 1h")),
+        ("ttl = \"150m\"\ndeliver_after = [\"3h\", \"2h\"]", None),
+        ("ttl = \"1h\"\ndeliver_after = [\"2h\", \"3 turns\"]", None),
+        ("ttl = \"1h\"\ndeliver_after = [\"2h\", \"18:00\"]", None),
+        ("ttl = \"1h\"\ndeliver_after = \"18:00\"", None),
+        ("ttl = \"1h\"\ndeliver_after = \"2031-01-01T00:00:00Z\"", None),
+        (
+            "ttl = \"24h\"\ndeliver_after = \"18:00\"\n[batching]\nmode = \"digest\"\nat = [\"07:00\", \"09:00\"]",
+            None,
+        ),
+        ("ttl = \"24h\"\ndeliver_after = \"18:00\"\n[batching]\nmode = \"digest\"\nat = [\"18:00\"]", None),
+        ("ttl = \"8h\"\nquiet = \"22:00-07:00\"", Some("quiet hours last 9h at least")),
+        ("ttl = \"10h\"\nquiet = \"22:00-07:00\"", None),
+        ("ttl = \"2h\"\nquiet = [\"22:00-07:00\", \"12:00-13:00\"]", None),
+        ("ttl = \"30m\"\nquiet = [\"22:00-07:00\", \"12:00-13:00\"]", Some("quiet hours last 1h at least")),
+        ("ttl = \"12h\"\nquiet = [\"22:00-07:00\", \"sat\", \"sun\"]", None),
+    ] {
+        let text = format!(
+            "[subscriber]\nid = \"x\"\n[events]\ntypes = [\"tool.call.failure\"]\n[limits]\n{rest}\n"
+        );
+        let report = checked(&with_user_sources(&[("subscribers/x.toml", &text)]), &Denied::default());
+        let found: Vec<_> = report.diagnostics().iter().map(|one| one.place.line()).collect();
+        assert_eq!(found.as_slice(), part.map_or(&[][..], |_| &[6]), "{rest}: {report}");
+        assert!(report.to_string().contains(part.unwrap_or_default()), "{rest}: {report}");
+    }
+}
+
+#[test]
 fn byte_that_is_not_utf8_is_located() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("aside.toml");

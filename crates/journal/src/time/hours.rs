@@ -1,6 +1,6 @@
 //! Hours of a week in local time, such as `22:00-07:00` and `sat`.
 
-use std::{fmt, str::FromStr, time::Duration};
+use std::{fmt, iter, str::FromStr, time::Duration};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
@@ -12,6 +12,8 @@ const MINUTE_MILLIS: u64 = 60 * 1_000;
 const DAYS: [&str; 7] = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"];
 /// The day of the week on which Unix time begins: a Thursday.
 const FIRST_DAY: u64 = 3;
+/// A week, in which the hours repeat.
+const WEEK: Duration = Duration::from_secs(7 * DAY_MINUTES * 60);
 /// Most parts of a week that are looked at for the end of the hours: every part of every day, with
 /// some changes of the clock.
 const PARTS_MAX: usize = 64;
@@ -155,6 +157,20 @@ impl Hours {
         self.contains(now, &|_| 0) && self.next_change(now, &|_| 0).is_none()
     }
 
+    /// The shortest stretch of them in a week without a change of the clock; `None` if they never
+    /// begin or never end.
+    pub fn shortest(&self) -> Option<Duration> {
+        let next = |at| self.next_change(at, &|_| 0);
+        let first = next(Timestamp::ZERO)?;
+        let changes = iter::successors(Some(first), |at| next(*at));
+        let mut changes: Vec<Timestamp> = changes.take_while(|at| at.since(first) <= WEEK).collect();
+        if !self.contains(first, &|_| 0) {
+            changes.remove(0);
+        }
+        let stretches = changes.chunks_exact(2).filter_map(|both| Some(both.get(1)?.since(*both.first()?)));
+        stretches.min()
+    }
+
     /// Whether `now` is in them; `utc_offset` returns the seconds that local time is ahead of UTC.
     pub fn contains(&self, now: Timestamp, utc_offset: &impl Fn(Timestamp) -> i32) -> bool {
         let minute = local(now, utc_offset(now)) / MINUTE_MILLIS;
@@ -280,6 +296,23 @@ mod tests {
         assert!(!hours.is_always() && !hours.is_empty());
         hours.extend(["07:00-22:00".parse::<Hours>().expect("hours")]);
         assert!(hours.is_always() && end_of_all(&hours).is_none());
+    }
+
+    #[test]
+    fn shortest_stretch_of_hours_is_found() {
+        for (parts, hours) in [
+            (&["22:00-07:00"][..], Some(9)),
+            (&["00:00-01:00", "12:00-14:00"], Some(1)),
+            (&["22:00-07:00", "sat", "sun"], Some(9)),
+            (&["sat", "sun"], Some(48)),
+            (&["22:00-23:00", "23:00-01:00"], Some(3)),
+            (&["07:00-22:00", "22:00-07:00"], None),
+            (&[], None),
+        ] {
+            let mut all = Hours::default();
+            all.extend(parts.iter().map(|text| text.parse::<Hours>().expect("hours")));
+            assert_eq!(all.shortest(), hours.map(|hours| Duration::from_secs(hours * 3_600)), "{parts:?}");
+        }
     }
 
     fn end_of_all(hours: &Hours) -> Option<Timestamp> {
