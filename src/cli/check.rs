@@ -225,8 +225,7 @@ pub(super) fn read(shipped: Sources, targets: &[Target]) -> Sources {
         Target::Lone { path, name } => with_file(sources, path, name),
         Target::Workspace(folder) => {
             let WorkspaceFiles { workspace, refused } = workspace::read(folder);
-            let files = workspace.files().iter().cloned().chain(workspace::read_fixtures(folder));
-            sources.with(files, refused)
+            sources.with(workspace.files().iter().cloned(), refused)
         }
         Target::Layer(_) | Target::InLayer { .. } | Target::Matchers(_) => sources,
     })

@@ -98,7 +98,7 @@ impl Shown {
         let compiled = compile(&lower.with_workspaces([own.clone()]), &[]);
         let found = compiled.workspaces.iter().map(|own| &own.report);
         let report = found.fold(refused, |all, own| all.with(own.diagnostics().to_vec()));
-        if report.diagnostics().is_empty() && own.files().is_empty() {
+        if report.diagnostics().is_empty() && !own.has_rules() {
             let message = format!("{} has no subscriber and no template in .aside", folder.display());
             return Err(CliError::Usage(message));
         }

@@ -2,7 +2,8 @@
 //! severities and examples.
 //!
 //! Each `[[event]]` has a `type`; `severity`, `description` and `example` are optional. An entry of
-//! a later layer replaces the whole entry of an earlier one.
+//! a later layer replaces the whole entry of an earlier one. One of a workspace has no severity: an
+//! event gets it when it is published, for all who see it.
 
 use engine::{
     event::{
@@ -14,7 +15,7 @@ use engine::{
 use serde_json::Value as Json;
 
 use crate::config::{
-    layers::SourceFile,
+    layers::{LayerKind, SourceFile},
     raw::{Parsed, Value},
     report::Diagnostic,
     values,
@@ -27,7 +28,7 @@ pub(crate) type Entries = SortedMap<EventType, CatalogueEntry>;
 pub(crate) fn read(file: &SourceFile, entries: &mut Entries) -> Vec<Diagnostic> {
     let mut own = Entries::new();
     let found = values::each_table(file, "event", usize::MAX, |item| {
-        let entry = entry(item)?;
+        let entry = entry(item, entries)?;
         if own.contains_key(&entry.event_type) {
             return Err(vec![item.error(format!("there are two entries for `{}`", entry.event_type))]);
         }
@@ -38,13 +39,22 @@ pub(crate) fn read(file: &SourceFile, entries: &mut Entries) -> Vec<Diagnostic> 
     found
 }
 
-fn entry(value: &Value<'_>) -> Parsed<CatalogueEntry> {
+fn entry(value: &Value<'_>, earlier: &Entries) -> Parsed<CatalogueEntry> {
     let mut section = value.section().ok_or_else(|| value.wrong_kind("a table"))?;
     let event_type = section.require("type", values::open_type);
     let description = section.read("description", values::text).unwrap_or_default().to_owned();
     let example =
         section.read("example", values::object).unwrap_or_else(|| Json::Object(serde_json::Map::new()));
-    let severity = section.read("severity", values::severity);
+    let mut severity = section.read("severity", values::severity);
+    if value.file().layer == LayerKind::Workspace {
+        section.object("severity", |value| {
+            let message = "a workspace sets no severity of a type, as sessions of other folders see it too";
+            value
+                .error(message)
+                .with_note("its publisher can name one, and its subscriber with `severity_when`")
+        });
+        severity = event_type.as_ref().and_then(|own| earlier.get(own)).map(|earlier| earlier.severity);
+    }
     let found = section.finish();
     match event_type {
         Some(event_type) if found.is_empty() => Ok(CatalogueEntry {

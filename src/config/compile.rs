@@ -27,7 +27,7 @@ use crate::{
         raw::Document,
         report::{Diagnostic, Level, Place, Report, sentence, shown},
         subscriber::Context,
-        subscribers::{self, Subscribers},
+        subscribers::{self, Folder, Subscribers},
         text::Text,
         webhooks::{self, Webhooks},
         workspace::CompiledWorkspace,
@@ -85,21 +85,28 @@ pub fn compile(sources: &Sources, known_types: &[&str]) -> Compiled {
     let mut found = unreadable(sources);
     let settings = compile_settings(sources, &mut found);
     let libraries = read_libraries(sources.of_kind(FileKind::Library), &mut found);
-    let of_folders: Vec<_> = sources.workspaces().iter().map(|own| own_libraries(sources, own)).collect();
+    let mut of_folders: Vec<_> = sources.workspaces().iter().map(|own| own_libraries(sources, own)).collect();
     let (mut templates, layers) = compile_templates(sources, libraries, &mut found);
-    let folders = sources.workspaces().iter().zip(&of_folders);
-    let folders: Vec<_> =
-        folders.map(|(own, read)| compile_own_templates(own, read, &mut templates)).collect();
-    let events = read_events(sources, &mut found);
+    let events = read_events(sources.of_kind(FileKind::Events), &mut found);
+    let events: Vec<_> = events.into_values().collect();
+    let known = with_types(known_types, &events);
+    let of_workspaces = sources.workspaces().iter().zip(&mut of_folders);
+    let own_events: Vec<Vec<_>> = of_workspaces
+        .map(|(own, (_, found))| read_events(own.of_kind(FileKind::Events), found).into_values().collect())
+        .collect();
+    let folders = sources.workspaces().iter().zip(&of_folders).zip(&own_events);
+    let folders: Vec<_> = folders
+        .map(|((own, read), events)| Folder {
+            types: with_types(&known, events),
+            ..compile_own_templates(own, read, &mut templates)
+        })
+        .collect();
     let mut own_rows = Vec::new();
     for file in sources.of_kind(FileKind::Webhooks) {
         found.extend(webhooks::read(file, &mut own_rows));
     }
-    let events: Vec<_> = events.into_values().collect();
     let severities = OwnSeverities::new(&events);
     let fixtures = Fixtures::read(sources.of_kind(FileKind::Fixture), &severities, &mut found);
-    let known: Vec<&str> =
-        known_types.iter().copied().chain(events.iter().map(|entry| entry.event_type.as_str())).collect();
     let context = Context {
         templates: KnownTemplates {
             compiled: &templates,
@@ -109,7 +116,7 @@ pub fn compile(sources: &Sources, known_types: &[&str]) -> Compiled {
             libraries: templates.libraries(),
             shipped: SortedMap::new(),
         },
-        known_types: if known_types.is_empty() { known_types } else { &known },
+        known_types: known,
         injection_tokens: settings.injection.max_tokens,
         wake: Arc::clone(&settings.wake),
         fixtures: Some(&fixtures),
@@ -240,12 +247,18 @@ fn own_libraries(sources: &Sources, own: &Workspace) -> (Libraries, Vec<Diagnost
 }
 
 /// The types that the files of events declare.
-fn read_events(sources: &Sources, found: &mut Vec<Diagnostic>) -> Entries {
+fn read_events<'s>(files: impl Iterator<Item = &'s SourceFile>, found: &mut Vec<Diagnostic>) -> Entries {
     let mut events = Entries::new();
-    for file in sources.of_kind(FileKind::Events) {
+    for file in files {
         found.extend(catalogue::read(file, &mut events));
     }
     events
+}
+
+/// Known types with those of `events`; none if none are known, which disables the comparison.
+fn with_types<'t>(known: &[&'t str], events: &'t [CatalogueEntry]) -> Vec<&'t str> {
+    let own = events.iter().map(|entry| entry.event_type.as_str()).filter(|_| !known.is_empty());
+    known.iter().copied().chain(own).collect()
 }
 
 /// The folders of the workspaces whose files are in force.
@@ -258,14 +271,14 @@ fn compile_own_templates<'s>(
     own: &'s Workspace,
     (libraries, found): &'s (Libraries, Vec<Diagnostic>),
     templates: &mut Templates,
-) -> subscribers::Folder<'s> {
+) -> Folder<'s> {
     let (mut found, mut names) = (found.clone(), SortedMap::new());
     for file in own.of_kind(FileKind::Template) {
         let added = templates.add_with(&file.path, &file.text, libraries);
         found.extend(added.err().map(|error| bad_template("template", file, &error)));
         names.insert(template_name(file), &*file.path);
     }
-    subscribers::Folder { own, templates: names, libraries, found }
+    Folder { own, templates: names, libraries, types: Vec::new(), found }
 }
 
 fn add_template(templates: &mut Templates, name: &str, text: &Text) -> Result<(), TemplateError> {

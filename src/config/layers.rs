@@ -4,8 +4,8 @@
 //! A layer is a folder with `aside.toml`, `events.toml`, `webhooks.toml`, `subscribers/*.toml`,
 //! `templates/**/*.j2` and `fixtures/*.json`. A later layer overrides an earlier one: a whole subscriber by its id, a
 //! template by its name, an entry of `events.toml` by its type, `aside.toml` key by key. The rows
-//! of its `webhooks.toml` come first. The layer of a workspace has subscribers and templates only,
-//! and holds for the sessions of its folder ([`Workspace`]). A bundle lists the files of one
+//! of its `webhooks.toml` come first. The layer of a workspace has neither `aside.toml`
+//! nor `webhooks.toml`, and holds for the sessions of its folder ([`Workspace`]). A bundle lists the files of one
 //! generation. The hash of the bundle names the generation, and reading the bundle again compiles to
 //! the same rules.
 //!
@@ -69,6 +69,14 @@ pub enum FileKind {
 }
 
 impl FileKind {
+    /// Whether a workspace may have such files: they set no program, sink, secret or budget.
+    pub const fn is_of_workspace(self) -> bool {
+        match self {
+            Self::Events | Self::Subscriber | Self::Template | Self::Library | Self::Fixture => true,
+            Self::Settings | Self::Webhooks => false,
+        }
+    }
+
     /// The kind of the file with this name; `None` if it does not belong to a layer.
     ///
     /// `name` is the path below the layer's folder, with `/` between its parts. Hidden files do not
@@ -173,18 +181,19 @@ pub struct Workspace {
 }
 
 impl Workspace {
-    /// The subscribers, templates and libraries among `files`, which are names in the layer and texts.
+    /// The files among `files` that a workspace may have, which are names in the layer and texts.
     pub fn new(folder: &str, files: impl IntoIterator<Item = (Arc<str>, Text)>) -> Self {
         let file = |(name, text)| SourceFile::of_workspace(folder, name, text);
         let mut files: Vec<_> = files.into_iter().map(file).collect();
-        files.retain(|file| {
-            matches!(
-                FileKind::of(&file.name),
-                Some(FileKind::Subscriber | FileKind::Template | FileKind::Library)
-            )
-        });
+        files.retain(|file| FileKind::of(&file.name).is_some_and(FileKind::is_of_workspace));
         files.sort_by(|a, b| a.name.cmp(&b.name));
         Self { folder: folder.into(), files }
+    }
+
+    /// Whether a file of it could deliver anything.
+    pub fn has_rules(&self) -> bool {
+        let kinds = [FileKind::Subscriber, FileKind::Template];
+        kinds.into_iter().any(|kind| self.of_kind(kind).next().is_some())
     }
 
     /// Its files, by name.

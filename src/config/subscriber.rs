@@ -56,7 +56,7 @@ pub(crate) struct Context<'a> {
     /// The templates that a file can name.
     pub(crate) templates: KnownTemplates<'a>,
     /// The catalogue's event types; empty disables the comparison.
-    pub(crate) known_types: &'a [&'a str],
+    pub(crate) known_types: Vec<&'a str>,
     /// The limit of an injection; a single notification must fit, or it would wait forever.
     pub(crate) injection_tokens: Tokens,
     /// What the user allows notifications to do automatically.
@@ -259,7 +259,7 @@ fn read_later(
 ) -> Later {
     let has = |section| documents.iter().any(|document| document.value(section).is_some());
     let threshold_rule = threshold::read(threshold, has("threshold"));
-    let limited = limits::read_limits(limits, context.known_types);
+    let limited = limits::read_limits(limits, &context.known_types);
     let absence = absent::read(absent, has("absent"), limits);
     let repeated = repeat::read(repeat, has("repeat"), limited.resolve.is_some() || absence.is_some());
     if let Some(core) = core {
@@ -304,7 +304,7 @@ fn read_events(section: &mut Section<'_>, context: &Context<'_>) -> Events {
         section,
         "types",
         events.types.as_deref().unwrap_or_default(),
-        context.known_types,
+        &context.known_types,
     );
     if events.condition.as_ref().is_some_and(Condition::is_constant) {
         section.object("where", |value| {
@@ -512,7 +512,7 @@ mod tests {
                 libraries: templates.libraries(),
                 shipped: SortedMap::new(),
             },
-            known_types: &[],
+            known_types: Vec::new(),
             injection_tokens: Tokens(300),
             wake: Arc::default(),
             fixtures: Some(&Fixtures::default()),

@@ -45,6 +45,8 @@ pub(super) struct Folder<'s> {
     pub(super) templates: SortedMap<&'s str, &'s str>,
     /// The libraries that its texts can take macros from.
     pub(super) libraries: &'s Libraries,
+    /// The types of events that its subscribers can name; empty if none are known.
+    pub(super) types: Vec<&'s str>,
     /// The findings about its templates and libraries.
     pub(super) found: Vec<Diagnostic>,
 }
@@ -162,11 +164,12 @@ struct Reader<'a, 's, 'f> {
 impl<'s> Reader<'s, 's, '_> {
     /// Reads the files of a workspace over those of all other layers, which stay as they are.
     fn read_folder(&mut self, folder: Folder<'s>) -> ReadFolder<'s> {
-        let Folder { own, templates, libraries, found } = folder;
+        let Folder { own, templates, libraries, types, found } = folder;
         let before = mem::replace(self.found, found);
         let names: Vec<&str> = templates.keys().copied().collect();
         let for_all = self.context.templates.with_own(templates, libraries);
         let for_all = mem::replace(&mut self.context.templates, for_all);
+        let of_all = mem::replace(&mut self.context.known_types, types);
         // Its rules depend on no test, and the fixtures of tests are not read.
         let fixtures = self.context.fixtures.take();
         self.of_folder = Some(SortedMap::new());
@@ -175,6 +178,7 @@ impl<'s> Reader<'s, 's, '_> {
         }
         self.read_texts(&names);
         self.context.templates = for_all;
+        self.context.known_types = of_all;
         self.context.fixtures = fixtures;
         self.seen.retain(|(layer, _), _| *layer != LayerKind::Workspace);
         let mut found = mem::replace(self.found, before);

@@ -22,7 +22,7 @@ use rustix::{
 use crate::{
     api::wire::trust::{WorkspaceState, WorkspaceView},
     config::{
-        layers::{FileKind, LayerKind, SourceFile, Unreadable, WORKSPACE_FOLDER, Workspace},
+        layers::{FileKind, LayerKind, Unreadable, WORKSPACE_FOLDER, Workspace},
         load::not_utf8,
         report::Diagnostic,
         text::Text,
@@ -38,6 +38,8 @@ pub const BYTES_MAX: u64 = 256 * 1024;
 const ENTRIES_MAX: usize = 1_000;
 /// Most folders below each other.
 const DEPTH_MAX: usize = 4;
+/// The folders of a layer that are read.
+const FOLDERS: [&str; 3] = ["subscribers", "templates", "fixtures"];
 /// The file in the state folder that lists what is trusted.
 pub const TRUST_FILE: &str = "trusted.json";
 /// Most bytes of that file.
@@ -64,31 +66,17 @@ pub fn nearest(folder: &Path) -> Option<PathBuf> {
     fs::canonicalize(found).ok().filter(|real| real == found)
 }
 
-/// Reads the rules in the layer of `folder`.
+/// Reads the layer of `folder`.
 ///
 /// Errors: none; what cannot be read is [`WorkspaceFiles::refused`].
 pub fn read(folder: &Path) -> WorkspaceFiles {
-    let (files, refused) = read_folders(folder, &["subscribers", "templates"]);
-    WorkspaceFiles { workspace: Workspace::new(&folder.to_string_lossy(), files), refused }
-}
-
-/// Reads the fixtures of its tests, on which no rule depends.
-pub fn read_fixtures(folder: &Path) -> Vec<SourceFile> {
-    let (files, _) = read_folders(folder, &["fixtures"]);
-    files
-        .into_iter()
-        .map(|(name, text)| SourceFile::of_workspace(&folder.to_string_lossy(), name, text))
-        .collect()
-}
-
-/// The files in some folders of the layer of `folder`, and what cannot be read.
-fn read_folders(folder: &Path, names: &'static [&'static str]) -> (Vec<(Arc<str>, Text)>, Vec<Unreadable>) {
-    let mut reader = Reader { root: folder.join(WORKSPACE_FOLDER), folders: names, ..Reader::default() };
+    let mut reader = Reader { root: folder.join(WORKSPACE_FOLDER), ..Reader::default() };
     match open_folder(&CWD, &reader.root) {
         Ok(layer) => reader.read_layer(&layer),
         Err(why) => reader.refuse("", why),
     }
-    (reader.files, reader.refused)
+    let Reader { files, refused, .. } = reader;
+    WorkspaceFiles { workspace: Workspace::new(&folder.to_string_lossy(), files), refused }
 }
 
 /// Reads the list of what is trusted from the state folder; empty if there is none.
@@ -180,8 +168,6 @@ pub(super) fn views(trusted: &[Looked], compiled: &[CompiledWorkspace]) -> Vec<W
 #[derive(Default)]
 struct Reader {
     root: PathBuf,
-    /// The names of the folders that are read.
-    folders: &'static [&'static str],
     files: Vec<(Arc<str>, Text)>,
     bytes: u64,
     entries: usize,
@@ -191,17 +177,18 @@ struct Reader {
 impl Reader {
     fn read_layer(&mut self, layer: &OwnedFd) {
         for (name, found) in self.entries(layer, "") {
-            match (FileKind::of(&name), name.as_str()) {
-                (Some(FileKind::Settings | FileKind::Events | FileKind::Webhooks), _) => {
-                    let why = "a workspace has subscribers and templates only, so that none of its files sets a \
-                               program, a sink, a secret, `trusted` or a budget; move it to a layer of \
-                               yours, or remove it";
+            match FileKind::of(&name) {
+                Some(kind) if kind.is_of_workspace() => self.read_file(layer, &name, &name, &found),
+                Some(_) => {
+                    let why = "a workspace has subscribers, templates, fixtures and events.toml only, so that \
+                               none of its files sets a program, a sink, a secret, `trusted` or a budget; \
+                               move it to a layer of yours, or remove it";
                     self.refuse(&name, why.to_owned());
                 }
-                (_, known) if self.folders.contains(&known) => {
+                None if FOLDERS.contains(&name.as_str()) => {
                     self.read_folder(layer, &name, &name, &found, 1);
                 }
-                _ => {}
+                None => {}
             }
         }
     }
@@ -381,17 +368,19 @@ mod tests {
     }
 
     #[test]
-    fn only_subscribers_and_templates_are_read() {
+    fn only_files_that_set_nothing_are_read() {
         let folder = Folder::new();
-        for ignored in ["README.md", ".git", "subscribers/a.toml~", "subscribers/x/b.toml", "fixtures/a.json"]
-        {
+        folder.write("events.toml", b"");
+        folder.write("fixtures/a.json", b"{}");
+        for ignored in ["README.md", ".git", "subscribers/a.toml~", "subscribers/x/b.toml"] {
             folder.write(ignored, b"x");
         }
         let found = read(folder.path("").parent().expect("has one"));
         let names: Vec<_> = found.workspace.files().iter().map(|file| &*file.name).collect();
-        assert_eq!(names, ["subscribers/a.toml", "templates/deep/a.toon.j2"]);
+        let read = ["events.toml", "fixtures/a.json", "subscribers/a.toml", "templates/deep/a.toon.j2"];
+        assert_eq!(names, read);
         assert_eq!(folder.refused(), [""; 0]);
-        for name in ["aside.toml", "events.toml", "webhooks.toml"] {
+        for name in ["aside.toml", "webhooks.toml"] {
             folder.write(name, b"");
             let refused = folder.refused();
             assert!(refused[0].starts_with(&format!("{name}: a workspace has subscribers")), "{refused:?}");

@@ -186,6 +186,39 @@ fn a_workspace_sets_no_program_sink_or_budget() {
 }
 
 #[test]
+fn types_libraries_and_fixtures_are_trusted_too() {
+    let home = with_deploy();
+    let library = "{% macro text(n) %}lib {{ n }}{% endmacro %}";
+    let uses = DEPLOY.replace("one = \"deploy: {{ payload.n }}\"", "template = \"deploy\"")
+        + "[[tests]]\nname = \"a saved deploy\"\nat = [[\"0s\", \"@done\"]]\nexpect = [{ at = \"0s\", text = \"deploy: lib 7\" }]\n";
+    let template = "{% from \"lib/words\" import text %}deploy: {{ text(events[0].payload.n) }}\n";
+    let event = "{ \"type\": \"test.deploy.done\", \"payload\": { \"n\": 7 } }";
+    write(&home, "subscribers/deploy.toml", &uses);
+    write(&home, "templates/deploy.toon.j2", template);
+    let types = "[[event]]\ntype = \"test.deploy.done\"\nexample = { n = 1 }\n";
+    let files =
+        [("events.toml", types), ("templates/lib/words.toon.j2", library), ("fixtures/done.json", event)];
+    files.iter().for_each(|(name, text)| write(&home, name, text));
+    let checked = home.run(&["check", &work(&home), "--deny", "warnings"]);
+    assert!(checked.status.success(), "{checked:?}");
+    let _daemon = home.serve();
+    let (shown, is_trusted) = trust(&home, &["--yes"]);
+    assert!(is_trusted && files.iter().all(|(name, _)| shown.contains(name)), "{shown}");
+    exchange(&home, "s1", "c1");
+    deployed(&home, 1);
+    let text = exchange(&home, "s1", "c2");
+    assert!(text.contains("deploy: lib 1"), "{text}");
+    for (name, before) in files {
+        write(&home, name, &format!("{before}\n"));
+        home.print(&["reload"]);
+        assert_eq!(states(&home), ["changed"], "{name}");
+        write(&home, name, before);
+        home.print(&["reload"]);
+        assert_eq!(states(&home), ["in_force"], "{name}");
+    }
+}
+
+#[test]
 fn an_agent_cannot_decide_what_is_trusted() {
     let home = with_deploy();
     let _daemon = home.serve();

@@ -279,6 +279,35 @@ fn an_error_leaves_one_workspace_out() {
 }
 
 #[test]
+fn types_of_a_folder_are_known_there_alone() {
+    let types = "[[event]]\ntype = \"test.one.made\"\nexample = { n = 1 }\n";
+    let file = own("deploy", "one = \"deploy: {{ payload.n }}\"");
+    let subscriber = ("subscribers/deploy.toml", file.as_str());
+    let declares: Files<'_> = &[("events.toml", types), subscriber];
+    let of_files = sources(&[], &[("/a", declares), ("/b", &[subscriber])]);
+    let compiled = compile(&of_files, &["tool.call.failure"]);
+    let found: Vec<_> = compiled.workspaces.iter().map(|own| own.report.warning_count()).collect();
+    assert_eq!(found, [0, 1], "{}", compiled.workspaces[1].report);
+    assert!(compiled.events.is_empty(), "nothing of it is in the catalogue of all");
+    let got = of_event(&Arc::new(compiled.rules), &["/a", "/b"], &made_in(None));
+    assert_eq!(got, ["/a deploy@a deploy: 1", "/b deploy@b deploy: 1"]);
+
+    for (wrong, part) in [
+        ("severity = \"error\"\n", "sets no severity"),
+        ("colour = 1\n", "unknown key `colour`"),
+        ("[[event]]\ntype = \"watch.ended\"\n", "reserved"),
+        ("[budget]\nturn = 100\n", "`budget`"),
+    ] {
+        let types = format!("{types}{wrong}");
+        let of_files = sources(&[], &[("/a", &[("events.toml", &types), subscriber])]);
+        let compiled = compile(&of_files, &[]);
+        let report = compiled.workspaces[0].report.to_string();
+        assert!(report.contains(part) && report.contains("/a/.aside/events.toml:"), "{part}: {report}");
+        assert_eq!(compiled.rules.folders.len(), 0, "{part}: {report}");
+    }
+}
+
+#[test]
 fn trust_that_ends_delivers_open_batches() {
     let batched =
         own("deploy", "one = \"deploy: {{ payload.n }}\"").replace("window_ms = 0", "window_ms = 10000");

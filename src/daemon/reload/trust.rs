@@ -60,7 +60,7 @@ fn look(folders: &[Arc<str>], known: &[WorkspaceView], state: &Path) -> Found {
                 let is_same = trusted.hash == hash && refused.is_empty();
                 found.is_other |= is_same != is_in_force;
             }
-            None if workspace.files().is_empty() && refused.is_empty() => {}
+            None if !workspace.has_rules() && refused.is_empty() => {}
             None => found.undecided.push(WorkspaceView {
                 folder,
                 state: WorkspaceState::Untrusted,
