@@ -410,6 +410,26 @@ mod tests {
     }
 
     #[test]
+    fn update_writes_claims_of_regions() {
+        let holds = SUBSCRIBER
+            .replace("[output]", "[limits]\nresolved_by = [\"deploy.undone\"]\nequal = \"\"\n[output]");
+        let (rest, _) = holds.split_once("[[tests]]").expect("tests");
+        let test = |text: &str, fact: &str| {
+            format!(
+                "{rest}[[tests]]\nname = \"held\"\nat = [\n  {{ at = \"0s\", state = \"open\" }},\n  [\"1s\", \"deploy.done\", {{ name = \"web\" }}],\n]\n\
+                 expect = [\n  {{ at = \"1s\" }},\n  {{ region = \"s\", at = \"5s\", text = {text}, decoded = {{ conditions = [{{ deploy = \"{fact}\" }}] }} }},\n]\n"
+            )
+        };
+        let folder = layer(&test("\"\"", "api"));
+        let shown = run_with(folder.path(), &["test", "--update", "--yes"]).expect("nothing is left");
+        assert!(shown.contains("wrote 2 values in 1 file"), "{shown}");
+        let text = std::fs::read_to_string(folder.path().join("subscribers/deploys.toml")).expect("the file");
+        assert!(text.contains("decoded = { conditions = [{ deploy = \"web\" }] }"), "{text}");
+        let passed = run_with(folder.path(), &["test"]);
+        assert!(passed.is_ok_and(|shown| shown.starts_with("ok    deploys")), "{text}");
+    }
+
+    #[test]
     fn files_with_errors_are_not_tested() {
         let folder = layer(&SUBSCRIBER.replace("window_ms", "windw_ms"));
         let shown = run_with(folder.path(), &["test"]).expect_err("an error");

@@ -9,11 +9,12 @@ mod expectation;
 pub mod fixture;
 mod step;
 
-use engine::{notification::SubscriberId, sorted::SortedSet};
+use engine::{budget::BudgetSettings, notification::SubscriberId, sorted::SortedSet};
 use jiff::tz::TimeZone;
 use journal::time::{Timestamp, zone::Zone};
 
 use crate::config::{
+    budget,
     raw::{Document, Parsed, Value},
     report::{Diagnostic, Place, shown},
     values,
@@ -42,6 +43,8 @@ pub struct SubscriberTest {
     pub zone: Zone,
     /// The other subscribers in its engine, with their places.
     pub with: Vec<(SubscriberId, Place)>,
+    /// `[budget]` in force; that of the configuration if `None`.
+    pub budget: Option<BudgetSettings>,
     /// The steps, in order.
     pub at: Vec<Step>,
     /// What is expected, in order; empty if nothing is.
@@ -93,6 +96,7 @@ fn read_test(value: &Value<'_>, fixtures: &Fixtures) -> Parsed<Option<Subscriber
     let name = section.require("name", values::words);
     let (start, zone) = section.read("start", read_start).unwrap_or_else(|| (START, Zone::default()));
     let with = section.read("with", |value| values::list(value, read_other)).unwrap_or_default();
+    let budget = section.read("budget", read_budget);
     let at = section.require("at", |value| values::list(value, |item| step::read(item, fixtures)));
     let at = at.map(|at| at.into_iter().collect::<Option<Vec<_>>>());
     let has_mistake = at == Some(None);
@@ -110,7 +114,7 @@ fn read_test(value: &Value<'_>, fixtures: &Fixtures) -> Parsed<Option<Subscriber
     let found = section.finish();
     match (name, at, expect) {
         (Some(name), Some(at), Some(expect)) if found.is_empty() => {
-            let test = SubscriberTest { name: name.to_owned(), start, zone, with, at, expect, place };
+            let test = SubscriberTest { name: name.to_owned(), start, zone, with, budget, at, expect, place };
             test.check().map(|()| Some(test).filter(|_| !has_mistake))
         }
         _ => Err(found),
@@ -144,6 +148,14 @@ fn read_start(value: &Value<'_>) -> Parsed<(Timestamp, Zone)> {
             "a time is written like \"2026-03-28T23:30:00[Europe/Berlin]\" or \"2026-03-28T22:30:00Z\"";
         vec![value.error(message).with_note(note)]
     })
+}
+
+/// The keys of `[budget]` in `aside.toml`, with its defaults.
+fn read_budget(value: &Value<'_>) -> Parsed<BudgetSettings> {
+    let mut section = value.section().ok_or_else(|| value.wrong_kind("a table"))?;
+    let budget = budget::read(&mut section);
+    let found = section.finish();
+    if found.is_empty() { Ok(budget) } else { Err(found) }
 }
 
 fn read_other(value: &Value<'_>) -> Parsed<(SubscriberId, Place)> {

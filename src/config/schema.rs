@@ -17,6 +17,7 @@ use serde_json::{Map, Value, json};
 
 pub use self::words::{joined, limits, plain};
 use crate::config::{
+    budget,
     case::{DirectiveWord, TestSessionState},
     keys::FileTable,
 };
@@ -305,6 +306,7 @@ fn expectations() -> Value {
             "severity": severity(), "activation": words::<Activation>(),
             "interrupt": words::<Interrupt>(), "format": words::<Format>(),
             "max_tokens": count(), "directive": words::<DirectiveWord>(),
+            "more": { "type": "string", "description": "The line of a release about what stays pending." },
             "notices": { "type": "array", "items": { "anyOf": [text(), notice] } },
         }),
     );
@@ -343,6 +345,7 @@ fn tests() -> Value {
                     "description": "Ids of other subscribers in the engine.",
                     "items": text(),
                 },
+                "budget": described(keys(&budget::Written::table().keys), "`[budget]` in force, as in `aside.toml`."),
                 "at": {
                     "type": "array",
                     "description": "The steps in order; an array is an event: time, type, payload, attributes; or a time and `@FIXTURE`.",

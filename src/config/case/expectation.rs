@@ -135,6 +135,8 @@ pub enum Claim {
     Notices(Vec<Json>),
     /// The directive of the answer.
     Directive(DirectiveWord),
+    /// The line of the release that counts what stays pending; empty for none.
+    More(String),
 }
 
 impl_as_str!(DirectiveWord);
@@ -177,12 +179,13 @@ impl Claim {
             Self::MaxTokens(_) => "max_tokens",
             Self::Notices(_) => "notices",
             Self::Directive(_) => "directive",
+            Self::More(_) => "more",
         }
     }
 
     /// Whether only a release has it.
     fn is_of_release(&self) -> bool {
-        matches!(self, Self::Delivered(_) | Self::Format(_) | Self::Directive(_))
+        matches!(self, Self::Delivered(_) | Self::Format(_) | Self::Directive(_) | Self::More(_))
     }
 }
 
@@ -236,6 +239,7 @@ pub(super) fn read(value: &Value<'_>) -> Parsed<Expectation> {
     claims.read("max_tokens", |value| values::integer(value, 1..=COUNT_MAX), Claim::MaxTokens);
     claims.read("notices", |value| values::list(value, notice), Claim::Notices);
     claims.read("directive", values::word, Claim::Directive);
+    claims.read("more", text, Claim::More);
     let Claims { section, checks } = claims;
     let found = section.finish();
     match at {

@@ -130,7 +130,8 @@ impl Explainer<'_> {
             LedgerEntry::NotificationEnded { notification, reason, .. } => {
                 let text = Reason::text_of(reason.as_str()).and_then(|text| text.notification);
                 let what = text.map_or_else(|| reason.as_str(), |sentence| sentence.end);
-                of_notification(*notification, what.to_owned(), keys_of(reason))
+                let what = what.replace("{detail}", &reason.detail().unwrap_or_default());
+                of_notification(*notification, what, keys_of(reason))
             }
             LedgerEntry::Unmatched { .. }
             | LedgerEntry::Skipped { .. }

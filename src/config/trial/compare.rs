@@ -55,15 +55,14 @@ fn subjects<'p>(played: &'p Played, rule: &'p Subscriber, test: &SubscriberTest)
 /// The new values of `decoded` and `text` with which the test would pass; `None` if something else
 /// differs too.
 pub(super) fn updates(played: &Played, rule: &Subscriber, test: &SubscriberTest) -> Option<Vec<Update>> {
-    let only_outcomes: Option<Vec<&Outcome>> = test
-        .expect
-        .iter()
-        .map(|one| match one {
-            Expectation::Outcome(outcome) => Some(outcome),
-            Expectation::Ended(_) | Expectation::Region(_) => None,
-        })
-        .collect();
-    let outcomes = only_outcomes.filter(|outcomes| !outcomes.is_empty())?;
+    let (mut outcomes, mut regions) = (Vec::new(), Vec::new());
+    for expectation in &test.expect {
+        match expectation {
+            Expectation::Outcome(outcome) => outcomes.push(outcome),
+            Expectation::Region(region) => regions.push(region),
+            Expectation::Ended(_) => return None,
+        }
+    }
     let subjects = subjects(played, rule, test);
     let is_same = subjects.len() == outcomes.len()
         && subjects.iter().zip(&outcomes).all(|(subject, outcome)| subject.at() == outcome.at);
@@ -71,6 +70,12 @@ pub(super) fn updates(played: &Played, rule: &Subscriber, test: &SubscriberTest)
     for (subject, outcome) in subjects.iter().zip(outcomes).filter(|_| is_same) {
         for check in outcome.checks.iter().filter(|check| !subject.differences(check).is_empty()) {
             updates.push(subject.update(check)?);
+        }
+    }
+    for (region, text) in regions.into_iter().zip(&played.regions).filter(|_| is_same) {
+        let Some(text) = text else { return None };
+        for check in region.checks.iter().filter(|check| !region_differences(text, check).is_empty()) {
+            updates.push(update(check, text, Some(text))?);
         }
     }
     (is_same && !updates.is_empty()).then_some(updates)
@@ -209,6 +214,8 @@ impl Subject<'_> {
                 word(interrupt.as_str(), Some(&of_all(|one| one.interrupt.as_str())))
             }
             Claim::Format(expected) => word(expected.as_str(), self.format()),
+            Claim::More(expected) if expected == self.more() => Vec::new(),
+            Claim::More(expected) => different(&quoted(expected), &quoted(self.more())),
             Claim::Directive(expected) => word(expected.as_str(), self.directive()),
             Claim::MaxTokens(max) => match self.tokens() {
                 tokens if tokens <= *max => Vec::new(),
@@ -227,18 +234,10 @@ impl Subject<'_> {
 
     /// The value of a claim that is met; `None` for claims that are not updated.
     fn update(&self, check: &Check) -> Option<Update> {
-        let place = check.place.clone();
-        match (&check.claim, self.notifications().as_slice()) {
-            (Claim::Text(_), _) => Some(Update { place, value: toml::Value::from(self.text()).to_string() }),
-            (Claim::Decoded(expected), [made]) => {
-                let content = toon::decode(made.notification.content.text()).ok()?;
-                Some(Update {
-                    place,
-                    value: toml::Value::try_from(updated(expected, &content)).ok()?.to_string(),
-                })
-            }
-            _ => None,
-        }
+        let made = self.notifications();
+        let only =
+            if let [only] = made.as_slice() { Some(&**only.notification.content.text()) } else { None };
+        update(check, &self.text(), only)
     }
 
     fn format(&self) -> Option<&'static str> {
@@ -246,6 +245,13 @@ impl Subject<'_> {
             Self::Notification(_) => None,
             Self::Release(released, _) => Some(released.format.as_str()),
         }
+    }
+
+    /// The line of a release about what stays pending, without its key; empty if there is none.
+    fn more(&self) -> &str {
+        let Self::Release(released, _) = self else { return "" };
+        let mut lines = released.injection.text.lines().rev();
+        lines.find_map(|line| line.strip_prefix("more: ")).unwrap_or_default()
     }
 
     fn directive(&self) -> Option<&'static str> {
@@ -262,6 +268,28 @@ impl Subject<'_> {
             Self::Release(released, _) => toon::tokens::estimate(&released.injection.text).0,
         }
     }
+}
+
+/// The value of a claim about `text` that is met, of which `content` is what decodes; `None` for
+/// claims that are not updated.
+fn update(check: &Check, text: &str, content: Option<&str>) -> Option<Update> {
+    let value = if let Claim::Decoded(expected) = &check.claim {
+        toml::Value::try_from(updated(expected, &toon::decode(document(content?)).ok()?)).ok()?
+    } else {
+        matches!(check.claim, Claim::Text(_)).then(|| toml::Value::from(text))?
+    };
+    Some(Update { place: check.place.clone(), value: value.to_string() })
+}
+
+/// A text that decodes: an empty one has no facts.
+fn document(text: &str) -> &str {
+    if text.is_empty() { "{}" } else { text }
+}
+
+/// What differs of the text of a region.
+fn region_differences(text: &str, check: &Check) -> Vec<Difference> {
+    let Claim::Decoded(facts) = &check.claim else { return text_differences(text, check) };
+    decoded(document(text), facts, "", check)
 }
 
 /// What differs of a text, by a claim about texts; none by another one.
@@ -294,7 +322,8 @@ fn text_differences(text: &str, check: &Check) -> Vec<Difference> {
         | Claim::Format(_)
         | Claim::MaxTokens(_)
         | Claim::Notices(_)
-        | Claim::Directive(_) => Vec::new(),
+        | Claim::Directive(_)
+        | Claim::More(_) => Vec::new(),
     }
 }
 
@@ -307,13 +336,7 @@ fn other_region(expected: &RegionAt, text: Option<&str>) -> Option<Unmet> {
             got: "no such session".to_owned(),
             place: expected.place.clone(),
         }],
-        Some(text) => (expected.checks.iter())
-            .flat_map(|check| {
-                let Claim::Decoded(facts) = &check.claim else { return text_differences(text, check) };
-                // An empty text has no facts.
-                decoded(if text.is_empty() { "{}" } else { text }, facts, "", check)
-            })
-            .collect(),
+        Some(text) => expected.checks.iter().flat_map(|check| region_differences(text, check)).collect(),
     };
     differences.truncate(DIFFERENCES_MAX);
     let subject = format!("at {}, the region of {}", duration_text(expected.at), expected.session);

@@ -185,6 +185,7 @@ impl<'c> Preview<'c> {
             start: START,
             zone: Zone::default(),
             with: Vec::new(),
+            budget: None,
             at,
             expect: Vec::new(),
             place: Place::file(&"preview".into()),

@@ -172,7 +172,8 @@ fn type_not_taken(rule: &Subscriber, step: &Step, event_type: &EventType, index:
 /// The rules with only the tested subscriber and those that the test names.
 pub(super) fn only(rules: &CompiledRules, id: &SubscriberId, test: &SubscriberTest) -> CompiledRules {
     let used = rules.subscribers.iter().filter(|rule| is_used(&rule.id, id, test));
-    CompiledRules { subscribers: used.cloned().collect(), ..rules.clone() }
+    let budget = test.budget.as_ref().unwrap_or(&rules.budget).clone();
+    CompiledRules { subscribers: used.cloned().collect(), budget, ..rules.clone() }
 }
 
 /// Whether a subscriber is in the engine of a test of `tested`.
