@@ -31,6 +31,7 @@ mod git;
 mod hook;
 mod hostile;
 mod identity;
+mod idioms;
 mod inherit;
 mod install;
 mod keys;

@@ -169,6 +169,11 @@ fn unknown_field(name: &str) -> String {
 
 /// The error for a fault; a common slip in the text takes precedence, because it is more specific.
 fn condition_error(source: &str, fault: Fault) -> ConditionError {
+    if let Some(braces) = ["{{", "{%"].into_iter().find(|open| source.trim_start().starts_with(open)) {
+        let start = source.len() - source.trim_start().len();
+        let message = format!("it has no `{braces}` around it; write the expression alone");
+        return ConditionError { message, range: Some(start..start + braces.len()) };
+    }
     match hints::in_expression(source).filter(|_| fault.cause == Cause::Syntax) {
         Some(Slip { message, range }) => ConditionError { message, range: Some(range) },
         None => ConditionError { message: fault.message, range: fault.range },

@@ -5,6 +5,8 @@
 
 use std::ops::Range;
 
+use crate::nearest::nearest;
+
 /// A slip and its position.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Slip {
@@ -32,6 +34,15 @@ impl Tag<'_> {
         start..start + self.word.len()
     }
 
+    /// The first operator of another language in it. `=` gives a name to a value in some tags.
+    fn foreign_operator(&self) -> Option<Slip> {
+        let may_assign = matches!(self.word, "set" | "with" | "macro" | "call" | "filter");
+        let start = self.at + 2;
+        let slip = in_expression(self.inside)
+            .filter(|slip| !may_assign || self.inside.get(slip.range.clone()) != Some("="))?;
+        Some(Slip { range: start + slip.range.start..start + slip.range.end, ..slip })
+    }
+
     /// Whether it begins a block; `set` does if it has no `=`.
     fn opens_block(&self) -> bool {
         match self.word {
@@ -50,6 +61,9 @@ pub(crate) fn in_template(source: &str) -> Option<Slip> {
         let (open, close) = if source.get(tag.at..)?.starts_with("{{") { ("{{", "}}") } else { ("{%", "%}") };
         return Some(Slip { message: format!("`{open}` without its `{close}`"), range: tag.at..tag.at + 2 });
     }
+    if let Some(slip) = tags.iter().find_map(foreign_tag) {
+        return Some(slip);
+    }
     let mut open: Vec<&Tag<'_>> = Vec::new();
     for tag in &tags {
         let slip = |message: String| Some(Slip { message, range: tag.range() });
@@ -67,9 +81,95 @@ pub(crate) fn in_template(source: &str) -> Option<Slip> {
             (Some(end), None) => return slip(format!("`{}` without an open `{end}`", tag.word)),
         }
     }
-    let block = open.last()?;
+    let Some(block) = open.last() else { return tags.iter().find_map(Tag::foreign_operator) };
     let message = format!("the `{}` of line {} has no `end{}`", block.word, line(block.at), block.word);
     Some(Slip { message, range: block.range() })
+}
+
+/// The words of tags.
+const WORDS: [&str; 30] = [
+    "autoescape",
+    "block",
+    "break",
+    "call",
+    "continue",
+    "do",
+    "elif",
+    "else",
+    "endautoescape",
+    "endblock",
+    "endcall",
+    "endfilter",
+    "endfor",
+    "endif",
+    "endmacro",
+    "endraw",
+    "endset",
+    "endwith",
+    "extends",
+    "filter",
+    "for",
+    "from",
+    "if",
+    "import",
+    "include",
+    "macro",
+    "raw",
+    "set",
+    "with",
+    "trans",
+];
+/// Tags of other languages, and what does the same.
+const FOREIGN_TAGS: [(&str, &str); 12] = [
+    ("unless", "`{% if not .. %}`"),
+    ("assign", "`{% set .. %}`"),
+    ("capture", "`{% set .. %}`"),
+    ("elsif", "`{% elif .. %}`"),
+    ("elseif", "`{% elif .. %}`"),
+    ("case", "`{% if .. %}` and `{% elif .. %}`"),
+    ("switch", "`{% if .. %}` and `{% elif .. %}`"),
+    ("trans", "the text itself"),
+    ("range", "`{% for e in events %}`"),
+    ("end", "`{% endif %}` or `{% endfor %}`"),
+    ("foreach", "`{% for .. in .. %}`"),
+    ("let", "`{% set .. %}`"),
+];
+/// What begins the expressions of a template of Go.
+const GO_WORDS: [&str; 5] = ["range ", "if ", "with ", "define ", "template "];
+
+/// A tag of another language.
+fn foreign_tag(tag: &Tag<'_>) -> Option<Slip> {
+    let code = tag.inside.trim_start_matches(['-', '+']).trim();
+    if tag.word.is_empty() {
+        let start = tag.at + 2 + tag.inside.find(code)?;
+        let range = start..start + code.len();
+        let is_go =
+            code.starts_with('.') || GO_WORDS.iter().any(|word| code.starts_with(word)) || code == "end";
+        if is_go {
+            let message = "this is of a template of Go; a value is `events[0].payload.name`, and a tag {% for e in events %}";
+            return Some(Slip { message: message.to_owned(), range });
+        }
+        let (filter, rest) = code.rsplit_once('|').and_then(|(_, last)| last.split_once(':'))?;
+        let is_name =
+            !filter.trim().is_empty() && filter.trim().chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+        let at = range.end - rest.len() - 1;
+        let message =
+            format!("the arguments of a filter are in parentheses: `|{}({})`", filter.trim(), rest.trim());
+        return is_name.then_some(Slip { message, range: at..at + 1 });
+    }
+    let slip = |message: String| Some(Slip { message, range: tag.range() });
+    if tag.word == "else" && code.strip_prefix("else").is_some_and(|rest| rest.trim().starts_with("if")) {
+        return slip("`else if` is one word here: `{% elif .. %}`".to_owned());
+    }
+    let opened = tag.word.strip_prefix("end").filter(|rest| !rest.is_empty()).unwrap_or(tag.word);
+    if let Some((_, instead)) = FOREIGN_TAGS.iter().find(|(word, _)| *word == opened) {
+        return slip(format!("there is no tag `{}`; use {instead}", tag.word));
+    }
+    if WORDS.contains(&tag.word) {
+        return None;
+    }
+    let meant = nearest(tag.word, WORDS).map(|meant| format!("; did you mean `{meant}`?"));
+    slip(format!("there is no tag `{}`{}", tag.word, meant.unwrap_or_default()))
 }
 
 /// The first tag with more than `bytes_max` bytes, from its begin to its end delimiter.
@@ -120,6 +220,9 @@ pub(crate) fn in_expression(source: &str) -> Option<Slip> {
             (None, '&') if next == Some('&') => return slip("&&", "and", at),
             (None, '|') if next == Some('|') => return slip("||", "or", at),
             (None, '!') if next != Some('=') => return slip("!", "not", at),
+            (None, '=') if next == Some('~') => return slip("=~", "x|regex_find(\"..\")", at),
+            (None, '?') if next == Some('?') => return slip("??", "x|default(..)", at),
+            (None, '?') => return slip("?", "a if condition else b", at),
             (None, '=') if next == Some('=') || matches!(before, Some('=' | '!' | '<' | '>')) => {}
             (None, '=') if depth == 0 => return slip("=", "==", at),
             (None, _) => {}

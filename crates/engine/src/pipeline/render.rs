@@ -58,7 +58,7 @@ pub use self::{
     declared::{BatchText, Declared, EventText, Layout, Sentence, Several},
     draft::{Kept, OUTPUT_BYTES_MAX, ROWS_MAX, RenderInput, TemplateError},
     table::clean_event::{EVENT_FIELDS, clean_value},
-    table::{Column, Table},
+    table::{Column, EVENT_COLUMNS, Table},
     template::{Code, EVENT_VARIABLES, OPTIONAL, Vocabulary, vocabulary},
 };
 pub use crate::pipeline::sandbox::{Libraries, StrayField};

@@ -11,6 +11,7 @@
 pub(super) mod account;
 mod filters;
 pub(super) mod formats;
+mod idioms;
 mod library;
 mod lint;
 mod operators;

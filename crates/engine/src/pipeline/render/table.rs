@@ -21,7 +21,7 @@ use self::{
 
 pub(super) use self::rows::Origin;
 
-pub use self::rows::Column;
+pub use self::rows::{Column, EVENT_COLUMNS};
 
 /// A table as its author defines it.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -22,16 +22,6 @@ use super::{
     patterns,
 };
 
-/// Names that an author may know from elsewhere, each with its replacement.
-pub(super) const REFUSED_FILTERS: [(&str, &str); 7] = [
-    ("safe", "every value is encoded, so `safe` is not needed"),
-    ("escape", "every value is encoded, so `escape` is not needed"),
-    ("e", "every value is encoded, so `e` is not needed"),
-    ("pprint", "`pprint` is for debugging a template; `tojson` writes one as text"),
-    ("chain", "there is no filter `chain`; `+` joins lists"),
-    ("zip", "there is no filter `zip`; `loop.index0` is the position in both lists"),
-    ("center", "a cell has no width, so `center` is not needed"),
-];
 /// Longest text that `format` takes, and widest field in it.
 const FORMAT_BYTES_MAX: usize = 1_000;
 const FORMAT_WIDTH_MAX: usize = 200;
@@ -59,8 +49,8 @@ fn priced_filters() -> Vec<(&'static str, Price, Value)> {
         ("reverse", Items, Value::from_function(filters::reverse)),
         ("split", All, Value::from_function(filters::split)),
         ("lines", All, Value::from_function(filters::lines)),
-        ("default", One, Value::from_function(filters::default)),
-        ("d", One, Value::from_function(filters::default)),
+        ("default", One, Value::from_function(default)),
+        ("d", One, Value::from_function(default)),
         ("round", One, Value::from_function(filters::round)),
         ("abs", One, Value::from_function(filters::abs)),
         ("int", Items, Value::from_function(filters::int)),
@@ -210,6 +200,23 @@ pub(super) fn add_to(environment: &mut Environment<'static>, expand: Expand) {
     environment.add_function("namespace", namespace);
 }
 
+/// Another value in place of an absent one; with `boolean` also of a false one. The last two
+/// arguments can be named, as in Jinja.
+fn default(state: &State<'_, '_>, value: &Value, args: Rest<ValueOrKwargs>) -> Result<Value, Error> {
+    let mut args = args.into_values();
+    if let Some(named) = args.pop_if(|last| last.is_kwargs()) {
+        let named = Kwargs::try_from(named)?;
+        let read = |name: &str| named.has(name).then(|| named.get::<Value>(name)).transpose();
+        let (other, boolean) = (read("default_value")?, read("boolean")?);
+        named.assert_all_used()?;
+        if args.is_empty() {
+            args.push(other.unwrap_or_else(|| Value::from("")));
+        }
+        args.extend(boolean);
+    }
+    filters::default(state, value, Rest(args))
+}
+
 fn pay(account: &Account, price: Price, args: &[Value]) -> Result<(), Error> {
     let Some(value) = args.first() else { return account.spend(1) };
     match price {
@@ -242,6 +249,9 @@ fn admit(account: &Account, name: &str, args: &[Value]) -> Result<(), Error> {
     let number = |at: usize| rest.get(at).and_then(|value| value.as_usize());
     let input = value.as_str().unwrap_or_default();
     match name {
+        "replace" if rest.len() > 2 => {
+            Err(invalid("`replace` replaces each occurrence: it takes no count".to_owned()))
+        }
         "replace" => {
             let (from, to) = (text(0), text(1));
             let times = if from.is_empty() { input.chars().count() + 1 } else { input.matches(from).count() };
@@ -358,6 +368,9 @@ fn dict(state: &mut State<'_, '_>, value: Option<Value>, fields: Kwargs) -> Resu
     account.spend(value.as_ref().and_then(Value::len).unwrap_or(0) as u64)?;
     for name in fields.args() {
         admit_items(&account, &[fields.peek::<Value>(name)?])?;
+    }
+    if value.as_ref().is_some_and(|value| value.kind() != ValueKind::Map) {
+        return Err(invalid("`dict` takes names and values, as in dict(a=1), or a map".to_owned()));
     }
     functions::dict(value, fields)
 }

@@ -84,8 +84,22 @@ fn described(value: &Value) -> String {
     }
 }
 
-/// The first `chars_max` characters of a text, with the mark of a text that is cut.
-fn truncate(value: &Value, chars_max: usize) -> Result<Value, Error> {
+/// The first `chars_max` characters of a text, with the mark of a text that is cut. It cuts words, so
+/// the argument of Jinja that allows it has no effect.
+fn truncate(
+    value: &Value,
+    chars_max: usize,
+    cuts_words: Option<bool>,
+    end: Option<Value>,
+) -> Result<Value, Error> {
+    if cuts_words == Some(false) {
+        return Err(invalid("`truncate` cuts at a character, also in a word".to_owned()));
+    }
+    if end.is_some() {
+        return Err(invalid(
+            "`truncate` writes a mark of its own where it cuts: it takes a number".to_owned(),
+        ));
+    }
     if is_absent(value) {
         return Ok(value.clone());
     }

@@ -13,8 +13,9 @@ use minijinja::machinery::{
 };
 
 use super::{
-    filters, formats,
+    filters, formats, idioms,
     library::{self, Parsed, Tag, Taken},
+    operators,
     patterns::{self, Patterns},
     rewrite::Guarded,
     source::{Cause, Fault, named, range},
@@ -272,7 +273,7 @@ impl<'g, 's> Walk<'g, 's> {
     /// Defines the macros that a tag takes.
     fn take(&mut self, tag: &Tag<'_, 's>) {
         let names = match tag.taken {
-            Taken::All(name) => return self.assign(name, Kind::Other),
+            Taken::All(name) => return self.assign(name, Kind::Macros),
             Taken::Macros(names) => names,
         };
         let known = self.libraries.iter().find(|parsed| Some(&*parsed.library.name) == tag.library);
@@ -407,7 +408,7 @@ impl<'g, 's> Walk<'g, 's> {
             self.asks.insert(name.to_owned());
             return;
         }
-        self.refuse(range(span), (self.grammar.unknown)(name));
+        self.refuse(range(span), idioms::value(name).unwrap_or_else(|| (self.grammar.unknown)(name)));
     }
 
     fn operation(&mut self, operation: &ast::BinOp<'s>, span: Span) {
@@ -422,6 +423,10 @@ impl<'g, 's> Walk<'g, 's> {
         let may_look = self.fault.is_none() && matches!(operation.op, BinOpKind::Mul);
         if may_look && (is_text(&operation.left) || is_text(&operation.right)) {
             self.refuse(range(span), "`*` multiplies numbers; a text or a list cannot be repeated");
+        }
+        let constants = [&operation.left, &operation.right].map(|side| side.as_const());
+        if let Some(message) = idioms::operation(operation.op, &constants) {
+            self.refuse(range(span), message);
         }
         if matches!(operation.op, BinOpKind::Lt | BinOpKind::Lte | BinOpKind::Gt | BinOpKind::Gte) {
             self.ordered([&operation.left, &operation.right]);
@@ -445,6 +450,14 @@ impl<'g, 's> Walk<'g, 's> {
 
     /// Refuses to order severities: their order is not that of their texts.
     fn ordered(&mut self, sides: [&Expr<'s>; 2]) {
+        // minijinja orders constants of any kinds, as it compiles them.
+        if let [Some(a), Some(b)] = sides.map(|side| side.as_const())
+            && operators::has_no_order(&a, &b)
+        {
+            let message =
+                format!("a {} and a {} have no order; `int` makes a number of a text", a.kind(), b.kind());
+            self.refuse(range(sides[0].span()), message);
+        }
         let severity = sides.into_iter().find(|side| {
             matches!(side, Expr::Var(name) if name.id == SEVERITY && !self.is_own(name.id))
                 || matches!(side, Expr::GetAttr(attribute) if attribute.name == SEVERITY)
@@ -467,9 +480,34 @@ impl<'g, 's> Walk<'g, 's> {
                 }
                 _ => {}
             }
+            if !self.is_callable(method) {
+                let end = range(method.span()).end;
+                self.refuse(end.saturating_sub(method.name.len())..end, idioms::method(method.name));
+            }
+        }
+        if let Expr::Var(name) = &call.expr {
+            self.function(name);
         }
         self.expression(&call.expr);
         self.arguments(&call.args);
+    }
+
+    /// Whether an attribute is a function: of a loop, or a macro of a library.
+    fn is_callable(&self, method: &ast::GetAttr<'s>) -> bool {
+        match &method.expr {
+            Expr::Var(name) if name.id == "loop" => matches!(method.name, "cycle" | "changed"),
+            inner => kind_of(inner, &self.scopes) == Kind::Macros,
+        }
+    }
+
+    /// Refuses a call of a name that is no function.
+    fn function(&mut self, name: &ast::Spanned<ast::Var<'s>>) {
+        let own = filters::FUNCTIONS.iter().chain(self.grammar.functions).copied();
+        if IMPLIED.contains(&name.id) || self.is_own(name.id) || own.clone().any(|own| own == name.id) {
+            return;
+        }
+        let message = idioms::function(name.id, self.grammar.variables.contains(&name.id), own);
+        self.refuse(range(name.span()), message);
     }
 
     fn arguments(&mut self, arguments: &[CallArg<'s>]) {
@@ -510,7 +548,14 @@ impl<'g, 's> Walk<'g, 's> {
             Some(_) | None => None,
         };
         let checked = match (name, literal) {
-            (patterns::FIND | patterns::REPLACE, Some((pattern, _))) => self.patterns.add(pattern),
+            (patterns::FIND | patterns::REPLACE, Some((pattern, _))) => {
+                if let Some(CallArg::Pos(Expr::Const(text))) = arguments.get(1)
+                    && let Some(message) = text.value.as_str().and_then(patterns::foreign_group)
+                {
+                    self.refuse(range(text.span()), message);
+                }
+                self.patterns.add(pattern)
+            }
             (patterns::FIND | patterns::REPLACE, None) => {
                 Err(format!("`{name}` takes its regular expression as a literal text"))
             }
@@ -529,9 +574,8 @@ impl<'g, 's> Walk<'g, 's> {
         if own.is_some() || FILTERS.contains(name) {
             return;
         }
-        let refused = filters::REFUSED_FILTERS.iter().find(|(refused, _)| *refused == name);
-        let message = match refused {
-            Some((_, why)) => (*why).to_owned(),
+        let message = match idioms::filter(name) {
+            Some(why) => why.to_owned(),
             None => {
                 let known: SortedSet<&str> = FILTERS.iter().chain(self.grammar.filters).copied().collect();
                 let hint = nearest(name, known).map(|nearest| format!("did you mean `{nearest}`? "));
@@ -545,8 +589,9 @@ impl<'g, 's> Walk<'g, 's> {
         if TESTS.contains(name) {
             return;
         }
-        let hint = nearest(name, TESTS.iter().copied())
-            .map_or_else(String::new, |nearest| format!("; did you mean `{nearest}`?"));
+        let meant = || nearest(name, TESTS.iter().copied()).map(|meant| format!("; did you mean `{meant}`?"));
+        let hint =
+            idioms::test(name).map(|instead| format!("; use {instead}")).or_else(meant).unwrap_or_default();
         self.refuse(place, format!("unknown test `{name}`{hint}"));
     }
 }

@@ -85,6 +85,12 @@ pub(super) enum Asked {
     Within,
 }
 
+/// Whether an order of two values is refused, as they are of different kinds.
+pub(super) fn has_no_order(a: &Value, b: &Value) -> bool {
+    let is_nothing = |value: &Value| value.is_undefined() || value.is_none();
+    !is_nothing(a) && !is_nothing(b) && kind(a) != kind(b)
+}
+
 const COMPARISONS: [(&str, Asked); 7] = [
     (name::EQUAL, Asked::Same),
     (name::UNEQUAL, Asked::Different),
@@ -109,7 +115,7 @@ pub(super) fn compare(state: &mut State<'_, '_>, asked: Asked, a: &Value, b: &Va
             if a.is_undefined() || b.is_undefined() || a.is_none() || b.is_none() {
                 return Ok(false);
             }
-            if kind(a) != kind(b) {
+            if has_no_order(a, b) {
                 let message = format!("a {} and a {} have no order", a.kind(), b.kind());
                 return Err(invalid(message));
             }
@@ -199,7 +205,9 @@ fn calculated(
     of_floats: fn(f64, f64) -> f64,
 ) -> Result<Value, Error> {
     if !is_number(a) || !is_number(b) {
-        return Err(invalid(format!("`{operator}` is not for a {} and a {}", a.kind(), b.kind())));
+        let is_text = operator == "+" && [a, b].into_iter().any(|value| value.as_str().is_some());
+        let hint = if is_text { "; `~` joins a text with any value" } else { "" };
+        return Err(invalid(format!("`{operator}` is not for a {} and a {}{hint}", a.kind(), b.kind())));
     }
     if is_float(a) || is_float(b) {
         return Ok(Value::from(of_floats(to_float(a)?, to_float(b)?)));

@@ -216,3 +216,9 @@ fn regex_replace(
 fn whole(found: &Captures<'_>) -> std::ops::Range<usize> {
     found.get_match().range()
 }
+/// Why a replacement is refused: it names a group as other languages do, such as `\1`.
+pub(super) fn foreign_group(replacement: &str) -> Option<String> {
+    let mut digits = replacement.split('\\').skip(1).filter_map(|rest| rest.chars().next());
+    let group = digits.find(char::is_ascii_digit)?;
+    Some(format!("a group is written `${group}` in a replacement, not `\\{group}`"))
+}

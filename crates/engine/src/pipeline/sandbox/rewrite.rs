@@ -86,7 +86,14 @@ pub(super) fn rewrite<'s>(
         let place = Location { line: from.get_line(at).unwrap_or(0), span }.shifted(stretch.offset);
         let before = at.checked_sub(1).and_then(|before| from.get(before));
         let two_before = at.checked_sub(2).and_then(|before| from.get(before));
-        rewriting.rewrite(instruction, before, two_before, place);
+        let is_printed_next = matches!(from.get(at + 1), Some(Instruction::Emit | Instruction::StringConcat));
+        match instruction {
+            // `{{ a if b }}` writes nothing if `b` is false, as in Jinja.
+            Instruction::LoadConst(value) if value.is_undefined() && is_printed_next => {
+                rewriting.add(Instruction::LoadConst(Value::from("")), place);
+            }
+            other => rewriting.rewrite(other, before, two_before, place),
+        }
     }
     let mut to = rewriting.to;
     let mut at = 0;

@@ -28,6 +28,8 @@ pub(super) type Scope<'s> = SortedMap<&'s str, Kind>;
 pub(super) enum Kind {
     Events,
     Event,
+    /// The macros of a library.
+    Macros,
     Other,
 }
 
@@ -36,7 +38,7 @@ impl Kind {
     pub(super) const fn of_item(self) -> Self {
         match self {
             Self::Events => Self::Event,
-            Self::Event | Self::Other => Self::Other,
+            Self::Event | Self::Macros | Self::Other => Self::Other,
         }
     }
 }

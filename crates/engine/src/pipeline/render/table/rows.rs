@@ -383,6 +383,9 @@ const TIME: &str = "@time";
 /// The payload as one JSON text.
 const PAYLOAD: &str = "@payload";
 
+/// The names of the fields of an event that a column can show.
+pub const EVENT_COLUMNS: [&str; 6] = [TYPE, TYPE_LAST, SOURCE, SEVERITY, TIME, PAYLOAD];
+
 /// The source of a column's cells.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::pipeline::render) enum Origin {

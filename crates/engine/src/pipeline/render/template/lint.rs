@@ -82,13 +82,19 @@ pub(super) fn template_error(source: &str, fault: Fault) -> TemplateError {
 
 /// The error message for an unknown variable of a template.
 pub(super) fn unknown_variable(name: &str) -> String {
-    let hint = nearest(name, VARIABLES).map_or_else(String::new, |near| format!("did you mean `{near}`? "));
+    let of_event = || {
+        let is_field = EVENT_VARIABLES.contains(&name);
+        is_field.then(|| format!("each event has one, such as `events[0].{name}`; "))
+    };
+    let near = nearest(name, VARIABLES).map(|near| format!("did you mean `{near}`? "));
+    let hint = of_event().or(near).unwrap_or_default();
     format!("unknown variable `{name}`; {hint}the variables are {}", VARIABLES.join(", "))
 }
 
 /// The error message for an unknown variable of the text of one event.
 pub(super) fn unknown_event_variable(name: &str) -> String {
     let hint = match nearest(name, EVENT_VARIABLES) {
+        _ if VARIABLES.contains(&name) => "it is a variable of `many` and of templates; ".to_owned(),
         Some(near) => format!("did you mean `{near}`? "),
         None => format!("a field of its payload is `payload.{name}`; "),
     };
