@@ -127,6 +127,7 @@ pub fn compile(sources: &Sources, known_types: &[&str]) -> Compiled {
         subscribers::compile(sources, folders, context, &mut found, &mut left_out);
     let errors = found.iter().filter(|found| found.level == Level::Error);
     left_out.extend(errors.map(|found| Arc::clone(&found.place.file)));
+    drop_consequences(sources, &mut found);
     Compiled {
         rules: CompiledRules {
             hash: sources.hash().into(),
@@ -158,6 +159,20 @@ pub fn compile(sources: &Sources, known_types: &[&str]) -> Compiled {
         workspaces,
         report: in_order(sources, found),
     }
+}
+
+/// Drops the findings of texts that name a library with an error: it has a finding of its own.
+fn drop_consequences(sources: &Sources, found: &mut Vec<Diagnostic>) {
+    let of_file = |one: &Diagnostic| {
+        let mut libraries = sources.of_kind(FileKind::Library);
+        libraries.find(|file| file.path == one.place.file).and_then(library_name)
+    };
+    let broken: SortedSet<String> = (found.iter().filter(|one| one.level == Level::Error))
+        .filter_map(|one| of_file(one).map(str::to_owned))
+        .collect();
+    let names_broken =
+        |one: &Diagnostic| broken.contains(one.place.literal().trim_matches(['"', '\'', '\\']));
+    found.retain(|one| of_file(one).is_some() || !names_broken(one));
 }
 
 fn unreadable(sources: &Sources) -> Vec<Diagnostic> {

@@ -6,8 +6,8 @@ use engine::{
     nearest::nearest,
     notification::SubscriberId,
     pipeline::render::{
-        self, BatchText, Column, Declared, EventText, Layout, Libraries, Sentence, Several, Table,
-        TemplateError, Templates,
+        self, BatchText, Column, Declared, EVENT_COLUMNS, EventText, Layout, Libraries, Sentence, Several,
+        Table, TemplateError, Templates,
     },
     settings::{Key, keys},
     sorted::{SortedMap, SortedSet},
@@ -323,7 +323,7 @@ fn read_columns(value: &Value<'_>) -> Parsed<Vec<(Column, Place)>> {
         (None, Some(items)) => {
             let mut columns: Vec<Parsed<(Column, Place)>> = Vec::new();
             for item in items {
-                let column = values::words(&item).map(|name| (Column::new(name, [name]), item.place()));
+                let column = shown_field(&item).map(|name| (Column::new(name, [name]), item.place()));
                 let is_double = |other: &(Column, Place)| {
                     column.as_ref().is_ok_and(|(column, _)| column.name() == other.0.name())
                 };
@@ -357,13 +357,23 @@ fn read_column(name: &str, value: &Value<'_>) -> Parsed<(Column, Place)> {
         return Err(vec![value.key_error("the name of a column is empty")]);
     }
     let from = match value.items() {
-        Some(_) => values::list(value, values::words)?,
-        None => vec![values::words(value)?],
+        Some(_) => values::list(value, shown_field)?,
+        None => vec![shown_field(value)?],
     };
     if from.is_empty() {
         return Err(vec![value.error(format!("the column `{}` shows nothing", shown(name)))]);
     }
     Ok((Column::new(name, from), value.key_place()))
+}
+
+/// What a column shows: a field of the payload, or one of the event, which begins with `@`.
+fn shown_field<'s>(value: &Value<'s>) -> Parsed<&'s str> {
+    let name = values::words(value)?;
+    if name.starts_with('@') && !EVENT_COLUMNS.contains(&name) {
+        let wrong = value.error(format!("an event has no `{}`", shown(name)));
+        return Err(vec![wrong.with_allowed(name, &EVENT_COLUMNS)]);
+    }
+    Ok(name)
 }
 
 /// A template by its path, its file name, or its file name without the ending.

@@ -378,7 +378,10 @@ impl Section<'_> {
     fn retain(&mut self, key: &'static str, range: RangeInclusive<Duration>) -> Option<Retain> {
         self.read(key, |value| match value.get().as_bool() {
             Some(is_on) => Ok(Retain(is_on.then_some(None))),
-            None => values::duration(value, range.clone()).map(|time| Retain(Some(Some(time)))),
+            None if value.get().as_str().is_some() => {
+                values::duration(value, range.clone()).map(|time| Retain(Some(Some(time))))
+            }
+            None => Err(value.wrong_kind("true, false or a duration such as \"12h\"")),
         })
     }
 }

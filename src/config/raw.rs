@@ -7,7 +7,7 @@
 
 use std::{mem, ops::Range, sync::Arc};
 
-use engine::sorted::SortedMap;
+use engine::{nearest::nearest, sorted::SortedMap};
 
 use toml::{
     Spanned,
@@ -19,6 +19,8 @@ use crate::config::{
     report::{Diagnostic, Place, is_bare_key, shown, syntax_error},
 };
 
+/// What a message says about a missing key, before the name of its table.
+const MISSING: &str = " is missing in [";
 /// Most syntax errors that are kept of one file; further ones add no information.
 const SYNTAX_ERRORS_MAX: usize = 100;
 
@@ -373,9 +375,11 @@ impl<'s> Section<'s> {
         key: &'static str,
         parse: impl Fn(&Value<'s>) -> Parsed<T>,
     ) -> Option<T> {
-        if !self.entries.contains_key(key) {
+        // A value of another kind has its own finding.
+        let is_table = !self.found.iter().any(|one| one.key == self.name);
+        if !self.entries.contains_key(key) && is_table {
             let place = self.header.clone().unwrap_or_else(|| Place::file(&self.file));
-            let message = format!("`{key}` is missing in [{}]", self.name);
+            let message = format!("`{key}`{MISSING}{}]", self.name);
             self.found.push(Diagnostic::error(place, format!("{}.{key}", self.name), message));
         }
         self.read(key, parse)
@@ -416,8 +420,10 @@ impl<'s> Section<'s> {
 
     /// Adds a finding about the value of `key` in combination with others; nothing if the key is
     /// absent.
+    ///
+    /// Shape: nothing if the value is wrong by itself, which has a finding.
     pub(crate) fn object(&mut self, key: &str, diagnose: impl FnOnce(&Value<'s>) -> Diagnostic) {
-        let diagnostic = self.value(key).map(diagnose);
+        let diagnostic = self.value(key).filter(|_| !self.is_wrong(key)).map(diagnose);
         self.found.extend(diagnostic);
     }
 
@@ -431,10 +437,15 @@ impl<'s> Section<'s> {
         self.finish_beside(&Homes::new())
     }
 
-    fn finish_beside(self, homes: &Homes) -> Vec<Diagnostic> {
-        let mut found = self.found;
+    fn finish_beside(mut self, homes: &Homes) -> Vec<Diagnostic> {
+        let mut found = mem::take(&mut self.found);
         found.extend(self.lists.iter().flat_map(|list| list.wrong_kind("a table")));
         let allowed = [self.tables.as_slice(), &self.asked].concat();
+        let unknown = self.entries.iter().filter(|(key, _)| !self.asked.contains(key));
+        let meant: Vec<_> = unknown.filter_map(|(key, _)| nearest(key, allowed.iter().copied())).collect();
+        // A misspelt key is one mistake, and not a missing key too.
+        let is_meant = |one: &Diagnostic| meant.iter().any(|key| one.key == format!("{}.{key}", self.name));
+        found.retain(|one| !one.message.contains(MISSING) || !is_meant(one));
         for (key, entries) in &self.entries {
             if !self.asked.contains(key) {
                 let diagnose = |entry: &Entry<'_>| {
@@ -464,7 +475,15 @@ pub(crate) fn finish_all<'d>(
     }
     let at_top = documents.into_iter().flat_map(|document| document.unknown_sections(names, &homes));
     let mut found: Vec<_> = at_top.collect();
-    found.extend(sections.into_iter().flat_map(|section| section.finish_beside(&homes)));
+    let meant: Vec<String> = found.iter().filter_map(|one| one.nearest.clone()).collect();
+    for section in sections {
+        let name = section.name.clone();
+        let mut of_section = section.finish_beside(&homes);
+        // The keys of a table whose name is misspelt are not missing.
+        of_section
+            .retain(|one| !meant.contains(&name) || !!one.message.ends_with(&format!("{MISSING}{name}]")));
+        found.extend(of_section);
+    }
     found
 }
 

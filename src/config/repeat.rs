@@ -11,6 +11,7 @@ use engine::{
 
 use crate::config::{
     raw::{Parsed, Section, Value},
+    report::shown,
     values,
 };
 
@@ -60,8 +61,10 @@ fn read_wait(value: &Value<'_>) -> Parsed<RepeatAfter> {
         Ok(Delay::For(time)) => Ok(RepeatAfter::time(time)),
         Ok(Delay::Wait(Wait::Turns(turns))) => Ok(RepeatAfter::Turns(turns)),
         Ok(Delay::TimeOfDay(_) | Delay::Wait(_)) | Err(_) => {
-            let message = format!("`{}` is neither turns nor a time", values::text(value)?);
-            Err(vec![value.error(message).with_note("a wait is written like \"3 turns\" or \"30m\"")])
+            let text = values::text(value)?;
+            let wrong = value.error(format!("`{}` is neither turns nor a time", shown(text)));
+            let meant = values::meant_delay(text).filter(|meant| meant.contains(' '));
+            Err(vec![wrong.with_nearest(meant).with_note("a wait is written like \"3 turns\" or \"30m\"")])
         }
     }
 }

@@ -4,11 +4,12 @@ use std::{ops::RangeInclusive, time::Duration};
 
 use engine::{
     event::FieldPath,
+    nearest::nearest,
     pipeline::threshold::{Measure, ThresholdRule, Within},
     settings::{Keys as _, settings},
 };
 
-use crate::config::{raw::Section, values};
+use crate::config::{raw::Section, report::shown, values};
 
 /// The limits of `within`.
 const WITHIN: RangeInclusive<Duration> = Duration::from_secs(60)..=Duration::from_secs(30 * 24 * 3_600);
@@ -42,6 +43,10 @@ impl Section<'_> {
     ) -> Option<Within> {
         self.require(key, |value| match value.get().as_str() {
             Some("day") => Ok(Within::Day),
+            Some(text) if nearest(text, ["day"]).is_some() => {
+                let wrong = value.error(format!("`within` cannot be `{}`", shown(text)));
+                Err(vec![wrong.with_nearest(Some("day"))])
+            }
             _ => values::duration(value, range.clone()).map(Within::Sliding),
         })
     }

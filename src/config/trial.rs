@@ -174,7 +174,7 @@ mod examples {
                 "[output.table]\nkey = \"fails\"\ncolumns = [\"tol_name\"]\n",
                 "5:1",
                 "no row has a column `tol_name`",
-                None,
+                Some("tool_name"),
             ),
             (
                 "[output]\none = 'a: 1'\nmany = '''\nb: 1\nb: {{ events[0].payload.tol_name }}\n'''\n",

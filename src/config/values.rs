@@ -4,6 +4,7 @@
 //! Each function takes a [`Value`] and returns its meaning, or all mistakes in it. Units are those
 //! of the text: a duration includes its own, as in `"250ms"` or `"1h30m"`.
 
+mod delay;
 mod json;
 
 use std::{
@@ -11,8 +12,7 @@ use std::{
 };
 
 use engine::{
-    event::{EventType, FieldPath, Pattern, PatternSegment, Severity, catalogue},
-    hold::{DELAY_FORMS, Delay},
+    event::{EventType, FieldPath, Pattern, PatternSegment, Severity, catalogue, first_bytes},
     nearest::nearest,
     rate::Rate,
     words::Words,
@@ -23,7 +23,10 @@ use journal::time::{
     parse_duration,
 };
 
-pub(crate) use self::json::object;
+pub(crate) use self::{
+    delay::{delays, meant_delay},
+    json::object,
+};
 use crate::config::{
     layers::SourceFile,
     lint_name::LintName,
@@ -218,7 +221,14 @@ pub(crate) fn duration(value: &Value<'_>, range: RangeInclusive<Duration>) -> Pa
 
 /// Reads `off` as `None`, and other values with `parse`.
 pub(crate) fn unless_off<T>(value: &Value<'_>, parse: impl Fn(&Value<'_>) -> Parsed<T>) -> Parsed<Option<T>> {
-    if value.get().as_str() == Some(OFF) { Ok(None) } else { parse(value).map(Some) }
+    match value.get().as_str() {
+        Some(OFF) => Ok(None),
+        Some(text) if nearest(text, [OFF]).is_some() => {
+            let message = format!("`{}` cannot be `{}`", value.name(), shown(text));
+            Err(vec![value.error(message).with_nearest(Some(OFF))])
+        }
+        Some(_) | None => parse(value).map(Some),
+    }
 }
 
 /// A duration such as `1m 30s`.
@@ -237,7 +247,10 @@ pub(crate) fn hours(value: &Value<'_>) -> Parsed<Hours> {
                 HoursError::Form => format!("`{}` is neither hours of the day nor a day", shown(text)),
                 HoursError::Empty => format!("`{}` ends when it begins", shown(text)),
             };
-            vec![value.error(message).with_note("hours are written like \"22:00-07:00\", a day like \"sat\"")]
+            let begin = first_bytes(text, 3).to_lowercase();
+            let day = begin.parse::<Hours>().is_ok().then_some(begin);
+            let note = "hours are written like \"22:00-07:00\", a day like \"sat\"";
+            vec![value.error(message).with_nearest(day).with_note(note)]
         })
     })?);
     if hours.is_always() {
@@ -261,18 +274,6 @@ pub(crate) fn one_or_list<'s, T>(
     } else {
         Ok(values)
     }
-}
-
-/// Delays, of which the first that is over counts.
-pub(crate) fn delays(value: &Value<'_>, max: usize) -> Parsed<Vec<Delay>> {
-    let delays = one_or_list(value, |value| {
-        let text = words(value)?;
-        text.parse().map_err(|_| {
-            let message = format!("`{}` is not a delay", shown(text));
-            vec![value.error(message).with_note(format!("a delay is {DELAY_FORMS}"))]
-        })
-    })?;
-    at_most(value, delays, max)
 }
 
 /// Local times of a day, in minutes after midnight.

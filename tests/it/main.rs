@@ -45,6 +45,7 @@ mod lsp;
 mod matchers;
 mod mcp;
 mod metrics;
+mod mistakes;
 mod model;
 mod mutants;
 mod notify;

@@ -6,6 +6,7 @@ use engine::{
     event::SessionId,
     exchange::{Budget, ContextChange, Format},
     hold::SilenceId,
+    nearest::nearest,
     notification::{
         InjectionPoint, SubscriberId, Tokens,
         repeat::{Action as RepeatAction, SNOOZE_MAX},
@@ -23,7 +24,7 @@ use super::{
 use crate::config::{
     mute,
     raw::{Parsed, Section, Value},
-    report::Place,
+    report::{Place, shown},
     subscriber::read_condition,
     values,
 };
@@ -159,11 +160,21 @@ pub(super) fn read(value: &Value<'_>, fixtures: &Fixtures) -> Parsed<Option<Vec<
 fn read_table(value: &Value<'_>, mut section: Section<'_>) -> Parsed<Step> {
     let kinds: Vec<_> = KINDS.into_iter().filter(|kind| section.value(kind).is_some()).collect();
     let [kind] = kinds[..] else {
-        let message = match kinds[..] {
-            [] => format!("a step that is a table has one of the keys {}", KINDS.join(", ")),
-            _ => format!("a step has one of the keys {}, not several", kinds.join(", ")),
-        };
-        return Err(vec![value.error(message)]);
+        if kinds.is_empty() {
+            let keys = value.entries().unwrap_or_default();
+            let meant = keys.iter().find_map(|(key, item)| Some((nearest(key, KINDS)?, *key, item)));
+            let message = format!("a step that is a table has one of the keys {}", KINDS.join(", "));
+            return Err(vec![match meant {
+                Some((meant, key, item)) => item
+                    .key_error(format!("unknown key `{}`", shown(key)))
+                    .with_nearest(Some(meant))
+                    .with_note(message),
+                None => value.error(message),
+            }]);
+        }
+        return Err(vec![
+            value.error(format!("a step has one of the keys {}, not several", kinds.join(", "))),
+        ]);
     };
     let at = section.require("at", time);
     let place = section.value(kind).map_or_else(|| value.place(), Value::place);

@@ -333,7 +333,7 @@ fn failed(
     let message = format!("{} fails with {words}: {}", text.name(), sentence(&failure.message));
     let note = format!("`{}` {}", rule.id, text.substitute());
     let meant = meant(&failure.message, text.source(rows.len()), rows);
-    if let Some(place) = literal_count(text, failure) {
+    if let Some(place) = literal_count(text, failure, rows.len()) {
         let note = format!("write {{{{ count }}}} there; {note}");
         return Diagnostic::error(place, "", message).with_note(note).named(LintName::LiteralCount);
     }
@@ -341,13 +341,20 @@ fn failed(
 }
 
 /// The number in the header of a table that has another number of rows.
-fn literal_count(text: Text<'_>, failure: &RenderFailure) -> Option<Place> {
-    let Text::Template(file) = text else { return None };
+fn literal_count(text: Text<'_>, failure: &RenderFailure, rows: usize) -> Option<Place> {
+    let (whole, source) = match text {
+        Text::Template(file) => (Place::new(&file.path, &file.text, 0..file.text.len()), &*file.text),
+        Text::Declared(places, _) => {
+            let (place, source) = places.template_for(rows)?;
+            (place.clone(), &**source)
+        }
+        Text::Sentence(..) | Text::Chosen(..) => return None,
+    };
     let (_, rest) = failure.message.split_once("Expected ")?;
     let count: String = rest.chars().take_while(char::is_ascii_digit).collect();
     let header = format!("[{count}]");
-    let at = file.text.find(&header).filter(|_| !count.is_empty())?;
-    Some(Place::new(&file.path, &file.text, at + 1..at + 1 + count.len()))
+    let at = source.find(&header).filter(|_| !count.is_empty())?;
+    Some(whole.within(source, at + 1..at + 1 + count.len()))
 }
 
 fn plain_text(text: Text<'_>, content: &str) -> Diagnostic {
@@ -492,6 +499,9 @@ pub(super) fn meant(message: &str, template: &str, rows: &[Row]) -> Option<Strin
     if let Some((_, rest)) = message.split_once("unknown keyword argument \'") {
         let option = rest.split_once('\'').map_or(rest, |(option, _)| option);
         return nearest(option, TOON_OPTIONS).map(str::to_owned);
+    }
+    if let Some((_, rest)) = message.split_once("no row has a column `") {
+        return meant_column(rest.split_once('`').map_or(rest, |(column, _)| column), rows);
     }
     let path = message.strip_prefix('`')?.strip_suffix("` is undefined")?;
     let (parent, name) = path.rsplit_once('.')?;
