@@ -85,22 +85,14 @@ pub fn compile(sources: &Sources, known_types: &[&str]) -> Compiled {
     let mut found = unreadable(sources);
     let settings = compile_settings(sources, &mut found);
     let libraries = read_libraries(sources.of_kind(FileKind::Library), &mut found);
-    let mut of_folders: Vec<_> = sources.workspaces().iter().map(|own| own_libraries(sources, own)).collect();
+    let of_folders: Vec<_> = sources.workspaces().iter().map(|own| own_files(sources, own)).collect();
     let (mut templates, layers) = compile_templates(sources, libraries, &mut found);
     let events = read_events(sources.of_kind(FileKind::Events), &mut found);
     let events: Vec<_> = events.into_values().collect();
     let known = with_types(known_types, &events);
-    let of_workspaces = sources.workspaces().iter().zip(&mut of_folders);
-    let own_events: Vec<Vec<_>> = of_workspaces
-        .map(|(own, (_, found))| read_events(own.of_kind(FileKind::Events), found).into_values().collect())
-        .collect();
-    let folders = sources.workspaces().iter().zip(&of_folders).zip(&own_events);
-    let folders: Vec<_> = folders
-        .map(|((own, read), events)| Folder {
-            types: with_types(&known, events),
-            ..compile_own_templates(own, read, &mut templates)
-        })
-        .collect();
+    let folders = sources.workspaces().iter().zip(&of_folders);
+    let folders: Vec<_> =
+        folders.map(|(own, read)| compile_own_templates(own, read, &known, &mut templates)).collect();
     let mut own_rows = Vec::new();
     for file in sources.of_kind(FileKind::Webhooks) {
         found.extend(webhooks::read(file, &mut own_rows));
@@ -252,13 +244,22 @@ fn read_libraries<'s>(all: impl Iterator<Item = &'s SourceFile>, found: &mut Vec
     libraries
 }
 
-/// The libraries that the texts of a workspace can take macros from, with the findings about its own.
-fn own_libraries(sources: &Sources, own: &Workspace) -> (Libraries, Vec<Diagnostic>) {
+/// What is read of a workspace before its texts.
+struct OwnFiles {
+    /// The libraries that its texts can take macros from.
+    libraries: Libraries,
+    /// The types that it declares.
+    events: Vec<CatalogueEntry>,
+    found: Vec<Diagnostic>,
+}
+
+fn own_files(sources: &Sources, own: &Workspace) -> OwnFiles {
     let mut found = Vec::new();
     let all = sources.of_kind(FileKind::Library).chain(own.of_kind(FileKind::Library));
     let libraries = read_libraries(all, &mut found);
     found.retain(|one| own.files().iter().any(|file| file.path == one.place.file));
-    (libraries, found)
+    let events = read_events(own.of_kind(FileKind::Events), &mut found).into_values().collect();
+    OwnFiles { libraries, events, found }
 }
 
 /// The types that the files of events declare.
@@ -284,7 +285,8 @@ fn in_force(workspaces: &[CompiledWorkspace]) -> Vec<Arc<str>> {
 /// Adds the templates of a workspace under the paths of their files, which nothing else is called.
 fn compile_own_templates<'s>(
     own: &'s Workspace,
-    (libraries, found): &'s (Libraries, Vec<Diagnostic>),
+    OwnFiles { libraries, events, found }: &'s OwnFiles,
+    known: &[&'s str],
     templates: &mut Templates,
 ) -> Folder<'s> {
     let (mut found, mut names) = (found.clone(), SortedMap::new());
@@ -293,7 +295,7 @@ fn compile_own_templates<'s>(
         found.extend(added.err().map(|error| bad_template("template", file, &error)));
         names.insert(template_name(file), &*file.path);
     }
-    Folder { own, templates: names, libraries, types: Vec::new(), found }
+    Folder { own, templates: names, libraries, types: with_types(known, events), found }
 }
 
 fn add_template(templates: &mut Templates, name: &str, text: &Text) -> Result<(), TemplateError> {

@@ -481,7 +481,7 @@ pub(crate) fn finish_all<'d>(
         let mut of_section = section.finish_beside(&homes);
         // The keys of a table whose name is misspelt are not missing.
         of_section
-            .retain(|one| !meant.contains(&name) || !!one.message.ends_with(&format!("{MISSING}{name}]")));
+            .retain(|one| !meant.contains(&name) || !one.message.ends_with(&format!("{MISSING}{name}]")));
         found.extend(of_section);
     }
     found

@@ -19,6 +19,8 @@ use engine::event::catalogue;
 const MISTAKES: &str = include_str!("../fixtures/mistakes.txt");
 /// The least number of mistakes.
 const MISTAKES_MIN: usize = 150;
+/// The threads that check them.
+const THREADS: usize = 4;
 /// The file that a block has if it names none.
 const SUBSCRIBER: &str = "subscribers/x.toml";
 const TEMPLATE: &str = "templates/x.toon.j2";
@@ -90,25 +92,35 @@ fn each_mistake_is_found_once_in_place() {
     let names: std::collections::BTreeSet<_> = blocks.iter().map(|block| block.lines().next()).collect();
     assert_eq!(names.len(), blocks.len(), "two mistakes have one name");
     assert!(blocks.len() >= MISTAKES_MIN, "{} mistakes", blocks.len());
-    let mut wrong = Vec::new();
-    for block in blocks {
-        let (files, mut expected) = read(block);
-        let mut found = found(&files);
-        expected.sort();
-        found.sort();
-        let is_met = |(found, expected): (&Finding, &Finding)| {
-            let (file, line, column, message, meant) = expected;
-            (&found.0, found.1, found.2) == (file, *line, *column)
-                && found.3.contains(message)
-                // The word is in the message, or beside it.
-                && meant.as_ref().is_none_or(|meant| {
-                    found.4.as_ref() == Some(meant) || found.3.contains(&format!("`{meant}`"))
-                })
-        };
-        let is_same = found.len() == expected.len() && found.iter().zip(&expected).all(is_met);
-        if !is_same || expected.is_empty() {
-            wrong.push(format!("{block}\n  expected {expected:#?}\n  found {found:#?}"));
-        }
-    }
+    let wrong: Vec<String> = std::thread::scope(|scope| {
+        let parts = blocks.chunks(blocks.len().div_ceil(THREADS));
+        let check = |part| move || faults(part);
+        let runs: Vec<_> = parts.map(|part| scope.spawn(check(part))).collect();
+        runs.into_iter().flat_map(|run| run.join().expect("it ran")).collect()
+    });
     assert!(wrong.is_empty(), "{} are wrong:\n{}", wrong.len(), wrong.join("\n\n"));
+}
+
+fn faults(blocks: &[&str]) -> Vec<String> {
+    blocks.iter().filter_map(|block| fault(block)).collect()
+}
+
+/// What is wrong with the findings of a block.
+fn fault(block: &str) -> Option<String> {
+    let (files, mut expected) = read(block);
+    let mut found = found(&files);
+    expected.sort();
+    found.sort();
+    let is_met = |(found, expected): (&Finding, &Finding)| {
+        let (file, line, column, message, meant) = expected;
+        (&found.0, found.1, found.2) == (file, *line, *column)
+            && found.3.contains(message)
+            // The word is in the message, or beside it.
+            && meant.as_ref().is_none_or(|meant| {
+                found.4.as_ref() == Some(meant) || found.3.contains(&format!("`{meant}`"))
+            })
+    };
+    let is_same = found.len() == expected.len() && found.iter().zip(&expected).all(is_met);
+    (!is_same || expected.is_empty())
+        .then(|| format!("{block}\n  expected {expected:#?}\n  found {found:#?}"))
 }

@@ -377,6 +377,7 @@ fn reason_text(reason: &Reason) -> String {
         | Reason::SessionGone
         | Reason::Uncertain
         | Reason::Unanswered
+        | Reason::NotRepeated
         | Reason::SubscriberOff
         | Reason::Dismissed
         | Reason::Superseded

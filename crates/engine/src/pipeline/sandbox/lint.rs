@@ -494,10 +494,9 @@ impl<'g, 's> Walk<'g, 's> {
 
     /// Whether an attribute is a function: of a loop, or a macro of a library.
     fn is_callable(&self, method: &ast::GetAttr<'s>) -> bool {
-        match &method.expr {
-            Expr::Var(name) if name.id == "loop" => matches!(method.name, "cycle" | "changed"),
-            inner => kind_of(inner, &self.scopes) == Kind::Macros,
-        }
+        let is_loop = matches!(&method.expr, Expr::Var(name) if name.id == "loop");
+        (is_loop && matches!(method.name, "cycle" | "changed"))
+            || kind_of(&method.expr, &self.scopes) == Kind::Macros
     }
 
     /// Refuses a call of a name that is no function.

@@ -87,12 +87,12 @@ pub(super) fn rewrite<'s>(
         let before = at.checked_sub(1).and_then(|before| from.get(before));
         let two_before = at.checked_sub(2).and_then(|before| from.get(before));
         let is_printed_next = matches!(from.get(at + 1), Some(Instruction::Emit | Instruction::StringConcat));
-        match instruction {
+        let is_nothing = matches!(instruction, Instruction::LoadConst(value) if value.is_undefined());
+        if is_nothing && is_printed_next {
             // `{{ a if b }}` writes nothing if `b` is false, as in Jinja.
-            Instruction::LoadConst(value) if value.is_undefined() && is_printed_next => {
-                rewriting.add(Instruction::LoadConst(Value::from("")), place);
-            }
-            other => rewriting.rewrite(other, before, two_before, place),
+            rewriting.add(Instruction::LoadConst(Value::from("")), place);
+        } else {
+            rewriting.rewrite(instruction, before, two_before, place);
         }
     }
     let mut to = rewriting.to;
