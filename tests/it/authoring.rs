@@ -16,6 +16,40 @@ fn deploy(number: usize) -> serde_json::Value {
 }
 
 #[test]
+fn tests_of_new_subscribers_notice_changes() {
+    for (id, args) in [
+        ("one", &["--type", "tool.call.failure", "--from", "example"][..]),
+        ("invented", &["--type", "shop.order.placed"]),
+        ("pattern", &["--type", "shop.*.finished"]),
+        ("types", &["--type", "ci.check.failed", "--type", "ci.check.passed", "--from", "example"]),
+        (
+            "keys",
+            &[
+                "--type",
+                "tool.call.failure",
+                "--from",
+                "example",
+                "--priority",
+                "high",
+                "--point",
+                "turn_start",
+            ],
+        ),
+        ("template", &["--type", "tool.call.failure", "--from", "example", "--template"]),
+    ] {
+        let home = Home::new();
+        home.print(&[&["new", "subscriber", id], args].concat());
+        let mutated = home.run(&["test", id, "--mutate", "--format", "json"]);
+        let mutated: serde_json::Value = serde_json::from_slice(&mutated.stdout).expect("JSON");
+        let mutated = &mutated["subscribers"][0];
+        let [noticed, unnoticed] =
+            [mutated["noticed"].as_u64(), mutated["unnoticed"].as_array().map(|all| all.len() as u64)];
+        let (noticed, unnoticed) = noticed.zip(unnoticed).unwrap_or_else(|| panic!("{mutated}"));
+        assert!(noticed > 3 && unnoticed * 10 <= noticed + unnoticed, "{id}: {mutated}");
+    }
+}
+
+#[test]
 fn new_subscriber_comes_from_unmatched_events() {
     let home = Home::new();
     let _daemon = home.serve();

@@ -161,7 +161,7 @@ impl Plan {
         }
         let compiled = compiled_of(&with_planned(&configuration.sources, &self.files()));
         for (name, steps) in draft.tests(&events) {
-            if let Some(drawn) = case::draw(&compiled, &args.id, name, &steps) {
+            if let Some(drawn) = case::draw(&compiled, &args.id, name, &steps, |made| draft.claims(made)) {
                 self.subscriber.after.push_str(&drawn.text);
                 self.tests += 1;
             }

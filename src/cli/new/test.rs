@@ -41,7 +41,7 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
     let steps = steps(args, &configuration, context)?;
     let before = read_or_empty(Path::new(&path))?;
     let title = title(&before);
-    let drawn = case::draw(&configuration.compiled, &args.id, &title, &steps);
+    let drawn = case::draw(&configuration.compiled, &args.id, &title, &steps, case::decoded);
     let drawn = drawn
         .ok_or_else(|| CliError::Usage(format!("`{}` has errors; `aside check` shows them", args.id)))?;
     let end = if before.ends_with('\n') { "" } else { "\n" };

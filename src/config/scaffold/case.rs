@@ -25,8 +25,15 @@ pub struct Drawn {
     pub because: Vec<Line>,
 }
 
-/// A test of the subscriber `id` with `steps`, in order; `None` if there is no such subscriber.
-pub fn draw(compiled: &Compiled, id: &str, name: &str, steps: &[(Duration, TestEvent)]) -> Option<Drawn> {
+/// A test of the subscriber `id` with `steps`, in order, that has the `claims` of each notification;
+/// `None` if there is no such subscriber.
+pub fn draw(
+    compiled: &Compiled,
+    id: &str,
+    name: &str,
+    steps: &[(Duration, TestEvent)],
+    claims: impl Fn(&Notification) -> String,
+) -> Option<Drawn> {
     let severities = OwnSeverities::new(&compiled.events);
     let steps: Vec<_> = steps.iter().map(|(at, event)| (*at, cleaned(event))).collect();
     let (made, because) = Preview::new(compiled, id)?.outcomes(&steps);
@@ -37,12 +44,7 @@ pub fn draw(compiled: &Compiled, id: &str, name: &str, steps: &[(Duration, TestE
     text.push_str("]\nexpect = [");
     for (index, (at, notification)) in made.iter().enumerate() {
         let start = if index == 0 { "\n" } else { "" };
-        let _ = writeln!(
-            text,
-            "{start}  {{ at = {}, decoded = {} }},",
-            quoted(&time(*at)),
-            decoded(notification)
-        );
+        let _ = writeln!(text, "{start}  {{ at = {}, {} }},", quoted(&time(*at)), claims(notification));
     }
     text.push_str("]\n");
     Some(Drawn { text, made: made.len(), because })
@@ -67,9 +69,10 @@ fn step(at: Duration, event: &TestEvent, severities: &OwnSeverities) -> String {
     format!("[{}, {event_type}, {}{attributes}]", quoted(&time(at)), inline(&event.payload))
 }
 
-fn decoded(notification: &Notification) -> String {
+/// The claim of what a notification decodes to.
+pub fn decoded(notification: &Notification) -> String {
     let value = toon::decode(notification.content.text()).ok().and_then(|value| expressible(&value));
-    value.map_or_else(|| "{}".to_owned(), |value| inline(&value))
+    format!("decoded = {}", value.map_or_else(|| "{}".to_owned(), |value| inline(&value)))
 }
 
 /// A time of a test.

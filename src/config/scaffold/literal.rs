@@ -70,6 +70,14 @@ pub(super) fn quoted(text: &str) -> String {
     quoted
 }
 
+/// A text, of several lines as a literal string with a line for each.
+pub(super) fn text(text: &str) -> String {
+    match text.contains('\n') && !text.contains("'''") {
+        true => format!("'''\n{text}'''"),
+        false => quoted(text),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;

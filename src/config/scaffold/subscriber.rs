@@ -3,20 +3,27 @@
 
 use std::{fmt::Write as _, time::Duration};
 
-use engine::notification::{InjectionPoint, Priority};
+use engine::{
+    event::EventType,
+    notification::{InjectionPoint, Notification, Priority},
+};
 use serde_json::{Map, Value};
 
 use super::{
     cleaned,
     fields::Fields,
-    literal::{inline, quoted},
+    literal::{self, inline, quoted},
 };
 use crate::config::case::TestEvent;
 
 /// The first line of a subscriber's file.
 const HEAD: &str = "#:schema ../.schema/subscriber.json\n";
-/// The time between the two events of a test.
-const STEP: Duration = Duration::from_millis(300);
+/// The time between the events of a test.
+const STEP: Duration = Duration::from_millis(100);
+/// A field that is no column, so that a test notices if all fields are.
+const NO_COLUMN: &str = "no_column";
+/// Most events of a test: fewer than close a batch.
+const STEPS_MAX: usize = 8;
 
 /// A new subscriber.
 #[derive(Debug)]
@@ -137,11 +144,57 @@ impl Draft<'_> {
             if keys.is_empty() { first.payload != other.payload } else { keys.iter().any(own) }
         };
         let second = shown.iter().find(differs).cloned().unwrap_or_else(|| first.varied(1));
-        let zero = Duration::ZERO;
+        let mut second = second;
+        if let Some(fields) = second.payload.as_object_mut() {
+            fields.insert(NO_COLUMN.to_owned(), "x".into());
+        }
+        let mut several = vec![first.clone(), second];
+        several.extend(self.told_apart(first));
+        several.truncate(STEPS_MAX);
+        let times = (0..).map(|number| STEP * number);
         vec![
-            ("one event is a few lines", vec![(zero, first.clone())]),
-            ("two events are one table", vec![(zero, first.clone()), (STEP, second)]),
+            ("one event is a few lines", vec![(Duration::ZERO, first.clone())]),
+            ("several events are one table", times.zip(several).collect()),
         ]
+    }
+
+    /// A repeat of `first`, and events that differ from it in one field of the dedupe key, or in their type.
+    fn told_apart(&self, first: &TestEvent) -> Vec<TestEvent> {
+        let keys = self.fields.keys();
+        let with = |from: &TestEvent, names: &[&str], event: TestEvent| {
+            let mut event = event;
+            for (name, value) in event.payload.as_object_mut().into_iter().flatten() {
+                if let Some(own) = from.payload.get(name).filter(|_| names.contains(&name.as_str())) {
+                    *value = own.clone();
+                }
+            }
+            event
+        };
+        let other = first.varied(2);
+        let repeat = (!keys.is_empty()).then(|| with(first, &keys, other.clone()));
+        let in_key = keys.iter().filter(|_| keys.len() > 1).map(|key| with(&other, &[key], first.clone()));
+        let of_types = self.other_types(first).into_iter();
+        let of_types = of_types.map(|event_type| TestEvent { event_type, ..first.clone() });
+        repeat.into_iter().chain(of_types).chain(in_key).collect()
+    }
+
+    /// A type for each pattern that is not only the type of `first`.
+    fn other_types(&self, first: &TestEvent) -> Vec<EventType> {
+        let made = self.types.iter().map(|pattern| pattern.replace("**", "other").replace('*', "other"));
+        let types = made.filter_map(|made| made.parse().ok());
+        types.filter(|made: &EventType| *made != first.event_type).collect()
+    }
+
+    /// What its tests claim of a notification: its text, and the keys of the file that decide about it.
+    pub fn claims(&self, notification: &Notification) -> String {
+        let mut claims = format!("text = {}", literal::text(notification.content.text()));
+        if self.priority.is_some_and(|own| own != Priority::Normal) {
+            let _ = write!(claims, ", priority = {}", quoted(notification.priority.as_str()));
+        }
+        if self.point.is_some() {
+            let _ = write!(claims, ", point = {}", quoted(notification.inject_at.as_str()));
+        }
+        claims
     }
 
     /// The event as it is written, with the fields that the file names and no source, which decides about trust.
