@@ -5,7 +5,8 @@
 //! | block | |
 //! |---|---|
 //! | `console` | a line with `$` is a command, and the lines below it are its output on a terminal of 80 columns: equal but for [ids and times](variable). An id of an output may be used in a later command. Each command succeeds; in a `console fails` block the last one fails |
-//! | `sh` | each line is a command that succeeds, and its output fits the terminal |
+//! | `sh` | each line is a command that succeeds, or fails in a `sh fails` block, and its output fits the terminal |
+//! | `json answers` | the answer to the last request of the `sh` block above, but for [ids and times](answer); in the page of the API any other `json` block says in `shows=WORD` what it shows |
 //! | `toml`, `jinja`, `json` | becomes a file if its first line is the comment of a path in the home: `# ~/PATH`, `{# ~/PATH #}` |
 //! | `python` | is run if it is in the README |
 //! | `text` | shows no output of a command, and says in `shows=WORD` what it shows |
@@ -13,6 +14,7 @@
 //! A block of commands that is not run says why with `not-run=WORD`. The words are in [`marks`].
 //! `ASIDE_BLESS=1` writes the outputs into the pages.
 
+mod answer;
 mod marks;
 mod transcript;
 mod user;
@@ -20,8 +22,10 @@ mod variable;
 
 use std::{env, fs, path::Path};
 
+use serde_json::Value;
+
 use self::{
-    marks::{LEFT_OUT, PRINTED, unknown_mark},
+    marks::{ANSWERS, LEFT_OUT, PRINTED, unknown_mark},
     transcript::{Transcript, commands},
     user::{COLUMNS, User},
     variable::Ids,
@@ -54,6 +58,8 @@ struct Page {
     user: User,
     ids: Ids,
     faults: Vec<String>,
+    /// The answer to the last request.
+    answer: String,
     /// Blocks whose outputs differ, as they should be: the line of the fence and the text.
     blessed: Vec<(usize, String)>,
 }
@@ -62,8 +68,13 @@ impl Page {
     fn run(name: &str) -> Vec<String> {
         let blocks = blocks(name);
         let Some(first) = blocks.iter().find(|block| is_run(block)) else { return Vec::new() };
-        let mut page =
-            Self { user: User::new(), ids: Ids::default(), faults: Vec::new(), blessed: Vec::new() };
+        let mut page = Self {
+            user: User::new(),
+            ids: Ids::default(),
+            faults: Vec::new(),
+            answer: String::new(),
+            blessed: Vec::new(),
+        };
         if !first.text.contains("aside up") {
             assert!(page.user.run("aside up").has_succeeded, "{name}: the daemon starts");
         }
@@ -71,6 +82,7 @@ impl Page {
             match &*block.language {
                 "sh" if is_run(block) => page.run_commands(block),
                 "console" if is_run(block) => page.run_transcript(block),
+                "json" if block.marks == ANSWERS => page.compare_answer(block),
                 "python" if name == "README.md" => page.run_python(block),
                 _ => {
                     if let Some(path) = file_of(block) {
@@ -90,20 +102,25 @@ impl Page {
             if LEFT_OUT.iter().any(|(begin, _)| command.starts_with(begin)) {
                 continue;
             }
-            let found = self.faults_of(&command);
+            let found = self.faults_of(&command, block.marks == "fails");
             self.faults.extend(found.into_iter().map(|fault| format!("{}: {command} {fault}", block.place)));
         }
     }
 
-    fn faults_of(&self, command: &str) -> Vec<String> {
+    fn faults_of(&mut self, command: &str, fails: bool) -> Vec<String> {
         if command.starts_with("curl ") {
-            let status = self.user.request(command);
-            return if matches!(status, 200..300) { Vec::new() } else { vec![format!("answers {status}")] };
+            let (status, answer) = self.user.request(&self.ids.own(command));
+            self.answer = self.user.as_in_pages(&text(&answer));
+            return if matches!(status, 200..300) != fails {
+                Vec::new()
+            } else {
+                vec![format!("answers {status}")]
+            };
         }
         let own = self.user.own(&self.ids.own(command));
         let ran = self.user.run(&own);
         let mut faults = Vec::new();
-        if !ran.has_succeeded {
+        if ran.has_succeeded == fails {
             faults.push(format!("fails: {}", ran.shown));
         }
         // A shell's startup code is for the shell.
@@ -126,6 +143,18 @@ impl Page {
         }
         self.faults.extend(ran.faults.into_iter().map(|fault| format!("{}: {fault}", block.place)));
         self.blessed.push((block.number, ran.text));
+    }
+
+    fn compare_answer(&mut self, block: &Block) {
+        let [page, run] = [&block.text, &self.answer].map(|text| serde_json::from_str::<Value>(text));
+        let found = match (page, run) {
+            (Ok(page), Ok(run)) => answer::differences(&page, &run),
+            (page, run) => vec![format!("is no JSON: {page:?}, {run:?}")],
+        };
+        if !found.is_empty() {
+            let answer = &self.answer;
+            self.faults.push(format!("{}: {}\nthe answer is {answer}", block.place, found.join("\n")));
+        }
     }
 
     fn run_python(&mut self, block: &Block) {

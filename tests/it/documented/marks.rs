@@ -10,13 +10,20 @@ const NOT_RUN: [(&str, &str); 4] = [
     ("days", "shows what came of days"),
 ];
 
+/// The mark of an answer that is compared.
+pub(super) const ANSWERS: &str = "answers";
+/// The page whose blocks of JSON are compared, or say what they show.
+const API: &str = "docs/api.md";
+
 /// Words of `shows=WORD`.
-const SHOWS: [(&str, &str); 5] = [
+const SHOWS: [(&str, &str); 7] = [
     ("agent", "what an agent reads"),
     ("log", "lines of a log"),
     ("answer", "an answer of the API"),
     ("days", "what came of days"),
     ("file", "a file that only a command reads"),
+    ("request", "a body that a client sends"),
+    ("part", "the form of an answer, with a part of its values"),
 ];
 
 /// Beginnings of commands in `sh` blocks that are not run, with the reason.
@@ -40,7 +47,9 @@ pub(super) fn unknown_mark(block: &Block) -> Option<String> {
     let is_one_of = |words: &[(&str, &str)], word: &str| words.iter().any(|(known, _)| *known == word);
     match &*block.language {
         "" => Some("has no language".to_owned()),
-        "text" => match value("shows=") {
+        "json" if block.marks == ANSWERS => None,
+        "json" if !block.place.starts_with(API) => None,
+        "text" | "json" => match value("shows=") {
             Some(word) if is_one_of(&SHOWS, word) => None,
             Some(word) => Some(format!("shows={word} is not known")),
             None => Some("is not run: it is a `console` block, or has shows=WORD".to_owned()),

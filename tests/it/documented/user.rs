@@ -164,8 +164,8 @@ impl User {
         fs::write(path, text).expect("written");
     }
 
-    /// Makes the request of a `curl` command; returns the status.
-    pub(super) fn request(&self, command: &str) -> u16 {
+    /// Makes the request of a `curl` command; returns the status and the body of the answer.
+    pub(super) fn request(&self, command: &str) -> (u16, Vec<u8>) {
         let words = shlex::split(command).expect("words");
         let after = |flag: &str| words.iter().skip_while(|word| *word != flag).nth(1).cloned();
         let url = words.iter().find_map(|word| word.strip_prefix("http://aside")).expect("a URL");
@@ -175,7 +175,8 @@ impl User {
         let method = named.as_deref().unwrap_or(usual);
         let client = Client::new(self.socket(), PATIENCE);
         let headers: &[(&str, &str)] = &[("content-type", "application/json")];
-        client.request(method, url, headers, body.as_bytes()).expect("an answer").status
+        let answer = client.request(method, url, headers, body.as_bytes()).expect("an answer");
+        (answer.status, answer.body)
     }
 }
 
