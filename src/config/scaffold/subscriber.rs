@@ -149,7 +149,7 @@ impl Draft<'_> {
             fields.insert(NO_COLUMN.to_owned(), "x".into());
         }
         let mut several = vec![first.clone(), second];
-        several.extend(self.told_apart(first));
+        several.extend(self.distinguished(first));
         several.truncate(STEPS_MAX);
         let times = (0..).map(|number| STEP * number);
         vec![
@@ -159,7 +159,7 @@ impl Draft<'_> {
     }
 
     /// A repeat of `first`, and events that differ from it in one field of the dedupe key, or in their type.
-    fn told_apart(&self, first: &TestEvent) -> Vec<TestEvent> {
+    fn distinguished(&self, first: &TestEvent) -> Vec<TestEvent> {
         let keys = self.fields.keys();
         let with = |from: &TestEvent, names: &[&str], event: TestEvent| {
             let mut event = event;
