@@ -123,6 +123,7 @@ pub(crate) const KEYS: &[Key] = &[
     ("output", "max_tokens", 20, &["20", "200", "2000"]),
     ("output", "audience", 25, &[r#""agent""#, r#""both""#, r#""user""#]),
     ("output", "requires_response", 15, &["true", "false"]),
+    ("output", "priority_by", 15, &[r#""payload.tag""#, r#""payload.priority""#]),
     ("output", "region", 25, &[r#""never""#, r#""also""#, r#""only""#]),
     ("output", "template", 15, &[r#""generic""#]),
     (
