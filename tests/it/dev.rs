@@ -83,7 +83,7 @@ fn dev_shows_what_each_save_changes() {
     // An error is shown with its place, and nothing is reloaded.
     save(&file, &PAGER.replace("types =", "typs ="));
     let broken = dev.waits(seen(&said), "did you mean `types`?");
-    assert!(broken[seen(&said)..].contains("  check 2 errors, 0 warnings   test 0 ok\n"), "{broken}");
+    assert!(broken[seen(&said)..].contains("  check 1 error, 0 warnings   test 0 ok\n"), "{broken}");
     assert!(!broken[seen(&said)..].contains("reloaded"), "{broken}");
     // So is a test that fails.
     save(&file, &PAGER.replace("alert = \"A\"", "alert = \"B\""));

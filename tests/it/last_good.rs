@@ -38,7 +38,7 @@ fn start_uses_previous_version_of_invalid_subscriber_file() {
         daemon.said(&format!("its previous version is used until its errors are fixed file={file}"));
         assert!(delivered(&home, "a").contains(&"each".to_owned()));
         let status = home.print(&["status"]);
-        assert!(status.contains("PROBLEM: configuration read with 2 errors at "), "{status}");
+        assert!(status.contains("PROBLEM: configuration read with 1 error at "), "{status}");
         assert!(
             status.contains(&format!("PROBLEM: {file}:5:1: unknown key `typs`; did you mean `types`?")),
             "{status}"

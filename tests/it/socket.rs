@@ -277,7 +277,7 @@ fn refused_reload_is_reported_until_the_next_one() {
     assert_eq!(event["type"], "config.reload.failed");
     assert!(message.starts_with(&file), "an error is named, not a warning: {event}");
     assert_eq!(metric(successful), "0.0");
-    assert_eq!(metric("aside_config_errors"), "2.0");
+    assert_eq!(metric("aside_config_errors"), "1.0");
     let status = home.print(&["status"]);
     assert!(status.contains("PROBLEM: configuration REFUSED at ") && status.contains(&place), "{status}");
     let doctor = home.run(&["doctor", "--verbose"]);
