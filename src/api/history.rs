@@ -7,6 +7,7 @@ use std::{error::Error, str::FromStr};
 use axum::{Json, extract::State, http::StatusCode};
 use engine::{
     event::{Seq, SessionId},
+    ledger::Reason,
     notification::NotificationId,
     request::{FieldError, hint},
     session::Readable,
@@ -54,6 +55,8 @@ pub(crate) struct EventsParams {
     category: Option<String>,
     /// Only notices and questions for the user of at least this level: `info`, `warn` or `error`.
     level: Option<String>,
+    /// Only events that ended for this reason, or whose notification did, such as `silenced`.
+    reason: Option<String>,
     /// Only events addressed to this session.
     session: Option<String>,
     /// Only events of this folder or one in it; absolute.
@@ -106,6 +109,7 @@ fn event_filter(app: &App, params: EventsParams) -> Result<EventFilter, ApiError
             category: word("category", params.category.as_deref())?,
             level_min: word("level", params.level.as_deref())?,
         },
+        reason: reason(params.reason.as_deref())?,
         session: params.session,
         workspace: params.workspace,
         since: moment(app, "since", params.since.as_deref())?,
@@ -123,6 +127,16 @@ fn word<T: Words>(field: &'static str, text: Option<&str>) -> Result<Option<T>, 
     let words: Vec<&str> = T::words().collect();
     let unknown = || bad(field, format!("`{text}` is not a {field}; {}", hint(text, &words)));
     T::of_word(text).map(Some).ok_or_else(unknown)
+}
+
+/// The word of a reason for which something ended.
+///
+/// Errors: another word; the nearest one is named.
+fn reason(text: Option<&str>) -> Result<Option<&'static str>, ApiError> {
+    let Some(text) = text else { return Ok(None) };
+    let words: Vec<&str> = Reason::texts().map(|text| text.word).collect();
+    let unknown = || bad("reason", format!("`{text}` is not a reason; {}", hint(text, &words)));
+    Reason::text_of(text).map(|found| Some(found.word)).ok_or_else(unknown)
 }
 
 /// The sessions of which a list may show entries, for one that is limited to those of `named`.
@@ -153,6 +167,8 @@ pub(crate) struct NotificationsParams {
     /// Only those with this state, in `session` or in any: `unclaimed`, `pending`, `injected`,
     /// `confirmed` or `ended`.
     state: Option<String>,
+    /// Only those that ended for this reason, such as `silenced`, in `session` or in any.
+    reason: Option<String>,
     /// Only those made at this time or later: RFC 3339, or how long ago, such as `30m`, `12h` or
     /// `7d`.
     since: Option<String>,
@@ -187,6 +203,7 @@ pub(crate) async fn notifications(
         session: params.session,
         subscriber: params.subscriber,
         state: params.state,
+        reason: reason(params.reason.as_deref())?,
         since: moment(&app, "since", params.since.as_deref())?,
         before: cursor(params.cursor.as_deref())?,
     };

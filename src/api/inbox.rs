@@ -102,7 +102,7 @@ struct WaitingPage {
 }
 
 /// A position in the list of pending notifications: by session, in delivery order; then those for a
-/// session that is not open, in the same order.
+/// session that is not open, in the same order, and those for the user alone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum PageStart {
     /// In the queue of a session.
@@ -208,11 +208,15 @@ fn waiting_page(engine: &Engine, page: &WaitingPage, now: Timestamp) -> (Vec<Wai
     if page.session.is_some() {
         return (shown, None);
     }
-    let unclaimed = engine.sessions().unclaimed();
-    let end = unclaimed.len().min(skip.saturating_add(page.limit - shown.len()));
-    let of_page = unclaimed.get(skip..end).unwrap_or_default();
-    shown.extend(of_page.iter().map(|notification| for_next_session(engine, notification, now)));
-    (shown, (end < unclaimed.len()).then_some(PageStart::Unclaimed { skip: end }))
+    let (unclaimed, of_user) = (engine.sessions().unclaimed(), engine.sessions().waiting_for_user());
+    let count = unclaimed.len() + of_user.len();
+    let end = count.min(skip.saturating_add(page.limit - shown.len()));
+    let own = unclaimed.get(skip..end.min(unclaimed.len())).unwrap_or_default();
+    shown.extend(own.iter().map(|notification| for_next_session(engine, notification, now)));
+    let place = |at: usize| at.saturating_sub(unclaimed.len());
+    let own = of_user.get(place(skip)..place(end)).unwrap_or_default();
+    shown.extend(own.iter().map(|(notification, holds)| for_sinks(engine, notification, holds, now)));
+    (shown, (end < count).then_some(PageStart::Unclaimed { skip: end }))
 }
 
 /// The part of the page in the sessions' queues, and where the next page begins if that is in them.
@@ -268,6 +272,17 @@ fn for_next_session(engine: &Engine, notification: &Arc<Notification>, now: Time
     Waiting { notification, waits_for: WaitingView::NEXT_SESSION, session: None, age, holds }
 }
 
+fn for_sinks(engine: &Engine, notification: &Arc<Notification>, holds: &[Hold], now: Timestamp) -> Waiting {
+    let (holds, age) = (hold_views(engine, holds), now.since(notification.created_at));
+    Waiting {
+        notification: Arc::clone(notification),
+        waits_for: WaitingView::SINKS,
+        session: None,
+        age,
+        holds,
+    }
+}
+
 /// The queues of readable sessions in which a notification is pending.
 pub(crate) async fn pending_in(
     app: &App,
@@ -284,12 +299,15 @@ pub(crate) async fn pending_in(
         let queues = engine.sessions().views().filter(is_readable).filter_map(in_queue);
         let unclaimed = engine.sessions().unclaimed().into_iter().filter(|waiting| waiting.id == id);
         let unclaimed = unclaimed.map(|waiting| for_next_session(engine, waiting, now));
+        let of_user =
+            engine.sessions().waiting_for_user().into_iter().filter(|(waiting, _)| waiting.id == id);
+        let of_user = of_user.map(|(waiting, holds)| for_sinks(engine, waiting, holds, now));
         let pending = |Waiting { session, waits_for, holds, .. }: Waiting| PendingIn {
             session: session.as_ref().map(ToString::to_string),
             waits_for: waits_for.to_owned(),
             holds,
         };
-        queues.chain(unclaimed).map(pending).collect()
+        queues.chain(unclaimed).chain(of_user).map(pending).collect()
     };
     app.engine.read(read).await
 }

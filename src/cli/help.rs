@@ -56,7 +56,7 @@ const GROUPS: [Group; 5] = [
             ("disable", &["aside disable welcome_back", "aside disable ci_check --for 2h"]),
             ("enable", &["aside enable welcome_back"]),
             ("why", &["aside why last"]),
-            ("history", &["aside history --since 1h", "aside history --notifications"]),
+            ("history", &["aside history --since 1h", "aside history --reason silenced"]),
         ],
     },
     Group {

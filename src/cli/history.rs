@@ -65,6 +65,9 @@ pub(super) struct Args {
     /// ended
     #[arg(long, value_name = "STATE", requires = "notifications")]
     delivery: Option<String>,
+    /// Only what ended for this reason, such as silenced; aside reference reasons lists them
+    #[arg(long)]
+    reason: Option<String>,
     /// Only from this time on: RFC 3339, or how long ago, such as 30m, 12h or 7d
     #[arg(long, value_name = "TIME")]
     since: Option<String>,
@@ -231,6 +234,7 @@ fn path(args: &Args, session: Option<&str>, limit: &str, cursor: Option<&str>) -
         ("subscriber", args.subscriber.as_deref()),
         ("priority", args.priority.as_deref()),
         ("state", args.delivery.as_deref()),
+        ("reason", args.reason.as_deref()),
         ("since", args.since.as_deref()),
         ("cursor", cursor),
         ("workspace", workspace.as_deref()),

@@ -199,6 +199,7 @@ impl WaitingView {
                 format!("the next session in {}", terminal.folder(folder))
             }
             (Self::NEXT_SESSION, None, None) => "the next session".to_owned(),
+            (Self::SINKS, ..) => "you".to_owned(),
             (who, session, _) => format!("the {who} of {}", session.as_deref().unwrap_or("-")),
         }
     }
@@ -216,6 +217,7 @@ impl WaitingView {
             (Self::NEXT_SESSION, None, Some(folder)) => format!("next in {}", terminal.folder(folder)),
             (Self::NEXT_SESSION, None, None) => "next session".to_owned(),
             (Self::USER, Some(session), _) => format!("you, {session}"),
+            (Self::SINKS, ..) => "you".to_owned(),
             (_, session, _) => session.unwrap_or_default(),
         }
     }
@@ -377,7 +379,8 @@ fn pick_each(session: Option<&str>, context: &mut Context<'_>) -> Result<(), Cli
 
 /// The session whose queue has it; a session that is not open yet has none.
 fn queue(waiting: &WaitingView) -> Option<&str> {
-    waiting.session.as_deref().filter(|_| waiting.waits_for != WaitingView::NEXT_SESSION)
+    let has_queue = ![WaitingView::NEXT_SESSION, WaitingView::SINKS].contains(&waiting.waits_for.as_str());
+    waiting.session.as_deref().filter(|_| has_queue)
 }
 
 /// What to do with a notification: never [`Choice::Text`], which prints the text and prompts again.

@@ -248,10 +248,11 @@ impl Page<'_, '_> {
         let terminal = &self.context.terminal;
         let mut text = String::new();
         for PendingIn { session, waits_for, holds } in pending {
-            let queue = session.as_ref().map_or_else(
-                || "for the next session".to_owned(),
-                |session| format!("in session {}", self.names.name(session)),
-            );
+            let queue = match session {
+                Some(session) => format!("in session {}", self.names.name(session)),
+                None if waits_for == WaitingView::SINKS => "for you".to_owned(),
+                None => "for the next session".to_owned(),
+            };
             if waits_for == WaitingView::USER {
                 let key = HoldView { cause: "output.activation".to_owned(), ..HoldView::default() };
                 let place = self.rules.of_hold(&key, subscriber);

@@ -26,6 +26,8 @@ pub struct EventFilter {
     pub severity_min: Option<Severity>,
     /// It is a notice or a question for the user, of this kind.
     pub notice: NoticeFilter,
+    /// It, or a notification that has it, ended for this reason, by its word.
+    pub reason: Option<&'static str>,
     /// The event is addressed to this session.
     pub session: Option<String>,
     /// It is addressed to one of these, or to none.
@@ -39,6 +41,11 @@ pub struct EventFilter {
     /// The position is before this.
     pub before: Option<Seq>,
 }
+
+/// Whether an event or a notification that has it ended for a reason.
+const ENDED: &str = "(EXISTS (SELECT 1 FROM ledger WHERE event = events.seq AND reason = ?)
+    OR EXISTS (SELECT 1 FROM notification_events made JOIN deliveries ended ON ended.notification = made.notification
+        WHERE made.event = events.seq AND ended.reason = ?))";
 
 /// Selects notices and questions for the user; all events are selected without a value.
 #[derive(Debug, Clone, Default)]
@@ -66,6 +73,7 @@ impl View<'_> {
         conditions.add(&format!("{of_user} AND json_extract(payload, '$.category') = ?"), category);
         let level = level_min.map(|level| level.severity() as i64);
         conditions.add(&format!("{of_user} AND severity >= ?"), level);
+        conditions.add(ENDED, filter.reason.map(str::to_owned));
         conditions.add("session = ?", filter.session.clone());
         conditions.add(&format!("(session IS NULL OR {IS_READABLE})"), rows::names(&filter.readable));
         conditions.add("timestamp >= ?", filter.since.map(|time| to_sql(time.as_millis())));

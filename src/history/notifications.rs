@@ -34,6 +34,8 @@ pub struct NotificationFilter {
     pub priority: Option<Priority>,
     /// It has this state, in `session` or in any readable session; one of [`STATES`].
     pub state: Option<String>,
+    /// It ended for this reason, by its word, in `session` or in any readable session.
+    pub reason: Option<&'static str>,
     /// It is for one of these sessions or for none, or was queued for one of these.
     pub readable: Readable,
     /// It was not created before this time.
@@ -67,11 +69,14 @@ impl View<'_> {
                 [names.clone().into(), names.clone().into()],
             );
         }
-        // One delivery must match both the session and the state.
+        // One delivery must match the session, the state and the reason.
         let mut delivery: Vec<(String, Value)> = Vec::new();
         delivery.extend(filter.session.clone().map(|session| ("d.session = ?".to_owned(), session.into())));
-        if let Some(state) = filter.state.clone() {
-            delivery.push(("d.state = ?".to_owned(), state.into()));
+        let state = filter.state.clone().map(|state| ("d.state = ?".to_owned(), state.into()));
+        let reason = filter.reason.map(|reason| ("d.reason = ?".to_owned(), reason.to_owned().into()));
+        let ways: Vec<_> = state.into_iter().chain(reason).collect();
+        if !ways.is_empty() {
+            delivery.extend(ways);
             delivery
                 .extend(names.map(|names| (format!("(d.session = '' OR d.{IS_READABLE})"), names.into())));
         }

@@ -86,6 +86,11 @@ fn a_silenced_occurrence_names_its_silence() {
         why.contains("silence move").then_some(why)
     });
     assert!(why.contains("pager did not take it: the silence move suppressed it"), "{why}");
+    let listed = home.print(&["history", "--reason", "silenced"]);
+    assert!(listed.contains("pager.alert.fired") && listed.contains("silenced (pager)"), "{listed}");
+    assert!(!home.print(&["history", "--reason", "expired"]).contains("pager"));
+    let refused = home.run(&["history", "--reason", "silencd"]);
+    assert!(text(&refused.stderr).contains("did you mean `silenced`?"), "{refused:?}");
     home.print(&["silence", "expire", "--all"]);
     let answer = eventually("the silence said what it did", || {
         let exchange = json!({ "point": "turn_end", "carrier": "c1" });
@@ -172,6 +177,35 @@ fn a_budget_and_an_inhibition_name_their_rules() {
     assert!(why.contains("in session s1: inhibited by ") && why.contains(rule), "{why}");
     let inbox = home.print(&["inbox", "--list"]);
     assert!(inbox.contains("held: budget by budget.turn (aside.toml:2)"), "{inbox}");
+}
+
+#[test]
+fn the_inbox_lists_a_held_notice() {
+    let later = LATER.replace("[\"3 turns\", \"tool:Bash\"]", "\"1h\"\n[output]\naudience = \"user\"");
+    let home = Home::with(&[("subscribers/later.toml", &later)]);
+    let daemon = home.serve();
+    for n in 0..2 {
+        home.publish(&json!({ "type": "later.thing.happened", "source": "x", "payload": { "n": n } }));
+    }
+    daemon.kill();
+    let _daemon = home.serve();
+    let pages = ["/v1/inbox?limit=1", "/v1/inbox?from=unclaimed:1"].map(|path| home.get(path));
+    let waits = |page: &serde_json::Value| at(page, "/notifications/0/waits_for").clone();
+    assert_eq!(pages.each_ref().map(waits), ["sinks", "sinks"]);
+    assert_eq!(
+        (at(&pages[0], "/next").as_str(), at(&pages[1], "/next").as_str()),
+        (Some("unclaimed:1"), None)
+    );
+    let inbox = home.print(&["inbox", "--list"]);
+    for part in
+        ["later, ", ", for you\n", "held: deferred by limits.deliver_after (subscribers/later.toml:8)"]
+    {
+        assert!(inbox.contains(part), "{part}: {inbox}");
+    }
+    let why = home.print(&["why", "last"]);
+    assert!(why.contains("\nheld\n  for you: deferred by limits.deliver_after"), "{why}");
+    home.print(&["inbox", "dismiss", "last"]);
+    assert_eq!(home.print(&["inbox", "--list"]).matches("for you").count(), 1);
 }
 
 #[test]

@@ -78,7 +78,7 @@ impl InboxRequest {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct InboxList {
-    /// By session, in delivery order; then the unclaimed ones.
+    /// By session, in delivery order; then the unclaimed ones, and those for the user alone.
     pub notifications: Vec<WaitingView>,
     /// What was delivered and somebody has taken up, the newest first; on the first page.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -130,7 +130,7 @@ pub struct WaitingView {
     /// `critical`, `high`, `normal` or `low`.
     pub priority: String,
     /// `agent`; `user` when it needs the user's approval; `next_session` when no session in its
-    /// scope is open.
+    /// scope is open; `sinks` when it is for the user alone.
     pub waits_for: String,
     /// Its age, in milliseconds.
     pub age_ms: u64,
@@ -149,10 +149,10 @@ pub struct WaitingView {
 #[cfg_attr(test, derive(utoipa::ToSchema))]
 #[serde(default)]
 pub struct PendingIn {
-    /// The session of the queue; absent for one that waits for the next session.
+    /// The session of the queue; absent for one that waits for the next session or for the sinks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
-    /// `agent`, `user` or `next_session`, as in the inbox.
+    /// `agent`, `user`, `next_session` or `sinks`, as in the inbox.
     pub waits_for: String,
     /// What keeps it from being released; it is releasable without any.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -218,6 +218,8 @@ impl WaitingView {
     pub const USER: &'static str = "user";
     /// `waits_for` of one with no open session in its scope.
     pub const NEXT_SESSION: &'static str = "next_session";
+    /// `waits_for` of one for the user alone, which goes to the sinks.
+    pub const SINKS: &'static str = "sinks";
 }
 
 #[cfg(test)]

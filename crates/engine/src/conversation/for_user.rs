@@ -89,6 +89,14 @@ impl ForUser {
         self.waiting.get(notification).is_some()
     }
 
+    /// Those for the user alone, the one that was made first first, with their holds.
+    pub(super) fn of_user_alone(&self) -> Vec<(&Arc<Notification>, &[Hold])> {
+        let own = self.waiting.values().filter(|own| !own.is_for_agent);
+        let mut own: Vec<_> = own.map(|own| (&own.notification, own.holds.as_slice())).collect();
+        own.sort_by_key(|(notification, _)| (notification.created_at, notification.id));
+        own
+    }
+
     /// Ends the holds that `is_over` selects.
     pub(super) fn end_holds(&mut self, mut is_over: impl FnMut(&Notification, &Hold) -> bool) {
         for waiting in self.waiting.values_mut() {

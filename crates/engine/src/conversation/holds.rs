@@ -264,6 +264,11 @@ impl Sessions {
         }
     }
 
+    /// What waits for the user alone, the notification that was made first first, with its holds.
+    pub fn waiting_for_user(&self) -> Vec<(&Arc<Notification>, &[Hold])> {
+        self.standing.for_user.of_user_alone()
+    }
+
     /// When a delay or a time to live of what waits for the user is over next.
     pub fn for_user_timeout(&self) -> Option<Timestamp> {
         self.standing.for_user.poll_timeout()
