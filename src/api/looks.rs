@@ -21,7 +21,7 @@ use engine::{
         memory::Changes,
     },
     sorted::SortedMap,
-    transcript::{Gauge, Reader, Transcript},
+    transcript::{Gauges, Reader, Transcript},
 };
 use journal::time::Timestamp;
 
@@ -167,7 +167,7 @@ pub(super) struct LookInput {
     pub(super) calls_since: Timestamp,
     pub(super) unseen: Missed,
     pub(super) transcript: Option<(String, &'static Reader)>,
-    pub(super) gauge: Option<Gauge>,
+    pub(super) gauges: Gauges,
     pub(super) has_new_context: bool,
     pub(super) utc_offset: i32,
     pub(super) temporary: String,
@@ -204,7 +204,8 @@ impl LookInput {
             calls_since: self.calls_since,
             prompt_after: self.unseen.prompt_after,
             transcript: transcript.map(|(path, reader)| Transcript { path, reader }),
-            gauge: self.gauge,
+            gauge: self.gauges.context,
+            rate_limits: &self.gauges.rate_limits,
             has_new_context: self.has_new_context,
             limits: &self.view.limits,
             temporary: &self.temporary,

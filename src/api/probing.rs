@@ -140,7 +140,7 @@ fn input(app: &App, exchange: &Exchange, said: HarnessReport) -> Option<LookInpu
         calls_since,
         unseen,
         transcript: transcript.zip(reader).filter(|_| !is_remote),
-        gauge: app.registry.gauge_of(&session),
+        gauges: app.registry.gauges_of(&session),
         has_new_context: matches!(exchange.context, ContextChange::Compacted | ContextChange::Cleared { .. }),
         utc_offset: (app.utc_offset)(now),
         temporary: std::env::temp_dir().to_string_lossy().into_owned(),

@@ -20,7 +20,7 @@ use engine::{
     event::SessionId,
     exchange::{Answer, InjectionId},
     io::{Pending, RequestId},
-    transcript::Gauge,
+    transcript::Gauges,
 };
 use journal::time::Timestamp;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot, watch};
@@ -49,7 +49,7 @@ const FOLLOWERS_MAX: usize = CONNECTIONS_MAX / 4 * 3;
 /// Interval of the check which sessions are followed.
 const FOLLOWED_EVERY: Duration = Duration::from_secs(60);
 
-/// Most sessions with a stored context gauge; beyond it all are cleared, until their status lines
+/// Most sessions with stored gauges; beyond it all are cleared, until their status lines
 /// are drawn again.
 const GAUGES_MAX: usize = 10_000;
 
@@ -70,8 +70,8 @@ pub struct Registry {
     names: Names,
     /// The running looks of probes.
     looks: Looks,
-    /// Context gauge of a session when its status line was last drawn.
-    gauges: DashMap<SessionId, Gauge>,
+    /// What the status line of a session stated when it was last drawn.
+    gauges: DashMap<SessionId, Gauges>,
     /// Time of the last check which sessions are followed, in milliseconds.
     followed_at: AtomicU64,
     /// Injections that were handed to a request after its client had disconnected; at most one per
@@ -240,16 +240,21 @@ impl Registry {
         &self.wake_routes
     }
 
-    pub(crate) fn note_gauge(&self, session: &SessionId, gauge: Gauge) {
+    /// Notes what a status line states; what it leaves out stays as it was.
+    pub(crate) fn note_gauges(&self, session: &SessionId, stated: Gauges) {
         if self.gauges.len() >= GAUGES_MAX && !self.gauges.contains_key(session) {
             self.gauges.clear();
         }
-        self.gauges.insert(session.clone(), gauge);
+        let mut own = self.gauges.entry(session.clone()).or_default();
+        own.context = stated.context.or(own.context);
+        if !stated.rate_limits.is_empty() {
+            own.rate_limits = stated.rate_limits;
+        }
     }
 
-    /// The context gauge of a session, if its client reported one.
-    pub(crate) fn gauge_of(&self, session: &SessionId) -> Option<Gauge> {
-        self.gauges.get(session).map(|gauge| *gauge)
+    /// What the client of a session stated.
+    pub(crate) fn gauges_of(&self, session: &SessionId) -> Gauges {
+        self.gauges.get(session).map(|gauges| gauges.clone()).unwrap_or_default()
     }
 
     /// Number of waiting requests and watched sessions.

@@ -1,5 +1,5 @@
 //! The status line of a harness: the number and urgency of pending notifications. It also reports
-//! the context gauge for the probes.
+//! the gauges of the client for the probes.
 
 use axum::{
     body::Body,
@@ -7,6 +7,8 @@ use axum::{
     http::{StatusCode, header},
     response::{IntoResponse, Response},
 };
+
+use engine::transcript::Gauges;
 
 #[cfg(test)]
 use crate::api::wire::ErrorBody;
@@ -29,7 +31,7 @@ const DOT: char = '\u{25cf}';
 /// Takes the status line input of a client.
 ///
 /// Answers 200 with the text to show: the number and urgency of pending notifications, or 204
-/// without any. The context gauge is kept for the session's next exchange. A process of another
+/// without any. What it states about its limits is kept for the session's next exchange. A process of another
 /// session is refused.
 #[cfg_attr(test, utoipa::path(
     post, path = "/v1/statusline/{harness}", tag = "sessions",
@@ -54,8 +56,8 @@ pub(crate) async fn status_line(
     if found.is_some() {
         actor.check(&app, &session).await?;
     }
-    if let (Some(gauge), Some(_)) = (status.context, &found) {
-        app.registry.note_gauge(&session, gauge);
+    if found.is_some() && status.gauges != Gauges::default() {
+        app.registry.note_gauges(&session, status.gauges);
     }
     let folder = found.as_ref().and_then(|found| found.harness.workspace.as_deref());
     let questions = open_count(&app, Some(&session), folder);

@@ -10,7 +10,7 @@ use engine::{
     event::SessionId,
     exchange::{Answer, Budget, Conversations, Format},
     transcript,
-    transcript::Gauge,
+    transcript::Gauges,
 };
 use journal::time::Timestamp;
 
@@ -317,8 +317,8 @@ pub struct SessionFile {
 pub struct StatusLine {
     /// The client's own id of the session.
     pub session: SessionId,
-    /// The context gauge, if the client reports it.
-    pub context: Option<Gauge>,
+    /// What it states about its limits.
+    pub gauges: Gauges,
 }
 
 #[cfg(test)]

@@ -21,6 +21,7 @@ pub mod memory;
 pub mod others;
 pub mod pause;
 pub mod ports;
+pub mod rate_limits;
 pub mod waiting;
 
 #[cfg(test)]
@@ -217,6 +218,7 @@ probes! {
     pause      "time"       "pauses"                  "exchanges at `turn_start`";
     disk       "disk"       "full disks"              "a session's folder"                           Known;
     context    "context"    "full contexts"           "a transcript or a status line"                Known;
+    rate_limits "rate_limits" "limits of the user's plan" "a status line with `rate_limits`"             Known;
     background "background" "lost ends of background commands"    "a transcript, and turns that list running commands"  Known;
     ports      "ports"      "closed ports"            "background commands whose output is a file"   Known;
     waiting    "waiting"    "commands that wait for input"    "background commands whose output is a file"   Known;

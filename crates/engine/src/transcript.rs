@@ -106,6 +106,26 @@ pub struct Gauge {
     pub size: Option<u64>,
 }
 
+/// The used part of a limit of the user's plan, as the client states it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RateLimit {
+    /// Its span, such as `5 hours`.
+    pub name: &'static str,
+    /// The used part, in percent: 0 to 100.
+    pub used_percent: u8,
+    /// When it is reset, if the client says so.
+    pub resets_at: Option<Timestamp>,
+}
+
+/// What a client states about its use of limits, such as in its status line.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Gauges {
+    /// Of its context.
+    pub context: Option<Gauge>,
+    /// Of the limits of the user's plan.
+    pub rate_limits: Vec<RateLimit>,
+}
+
 /// The tokens of a model's input.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Usage {

@@ -263,8 +263,8 @@ async fn status_line_shows_pending_and_records_context_usage() {
     let body = "{\"session_id\":\"s1\",\"context_window\":{\"used_percentage\":81}}";
     let reply = send(&daemon.app, post("/v1/statusline/claude", "application/json", body)).await;
     assert_eq!((reply.status, reply.body.as_str()), (StatusCode::OK, "aside \u{25cf} 2 high"));
-    let gauge = app.registry.gauge_of(&SessionId::new("s1"));
-    assert_eq!(gauge, Some(Gauge { used_percent: 81, size: None }));
+    let context = app.registry.gauges_of(&SessionId::new("s1")).context;
+    assert_eq!(context, Some(Gauge { used_percent: 81, size: None }));
     let refused = send(&daemon.app, post("/v1/statusline/claude", "application/json", "{")).await;
     assert_eq!(refused.status, StatusCode::BAD_REQUEST);
     assert!(refused.body.contains("EOF while parsing an object at line 1 column 1"), "{}", refused.body);

@@ -12,8 +12,12 @@
 
 use std::path::{Path, PathBuf};
 
-use engine::{event::SessionId, transcript::Gauge};
+use engine::{
+    event::SessionId,
+    transcript::{Gauge, Gauges, RateLimit},
+};
 use hook::harness::header;
+use journal::time::Timestamp;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -71,7 +75,16 @@ struct StatusLineStdin {
     session_id: String,
     #[serde(default)]
     context_window: Option<ContextWindow>,
+    /// Not read strictly: a status line is also drawn if its form has changed.
+    #[serde(default)]
+    rate_limits: Value,
 }
+
+/// The limits of a plan, with their names in events.
+///
+/// Source: the client's issue 45133 and its page on status lines; since 2.1.80, absent without a
+/// subscription and before the first answer of the API.
+const RATE_LIMITS: [(&str, &str); 2] = [("five_hour", "5 hours"), ("seven_day", "7 days")];
 
 #[derive(Deserialize)]
 struct ContextWindow {
@@ -85,7 +98,7 @@ struct ContextWindow {
 ///
 /// Errors: it is not JSON, or has no `session_id`.
 pub(super) fn parse_status_line(stdin: &[u8]) -> Result<StatusLine, HookError> {
-    let StatusLineStdin { session_id, context_window } = read(stdin)?;
+    let StatusLineStdin { session_id, context_window, rate_limits } = read(stdin)?;
     if session_id.is_empty() {
         return Err(HookError::Missing { hook: "the status line".to_owned(), field: "session_id" });
     }
@@ -93,7 +106,16 @@ pub(super) fn parse_status_line(stdin: &[u8]) -> Result<StatusLine, HookError> {
         let used_percent = whole_percent(window.used_percentage?)?;
         Some(Gauge { used_percent, size: window.context_window_size })
     });
-    Ok(StatusLine { session: SessionId::new(&session_id), context })
+    let stated = RATE_LIMITS.into_iter().filter_map(|(key, name)| rate_limit(rate_limits.get(key)?, name));
+    let gauges = Gauges { context, rate_limits: stated.collect() };
+    Ok(StatusLine { session: SessionId::new(&session_id), gauges })
+}
+
+/// A limit with the part of it that is used, and its end in seconds since 1970.
+fn rate_limit(window: &Value, name: &'static str) -> Option<RateLimit> {
+    let used_percent = whole_percent(window.get("used_percentage")?.as_f64()?)?;
+    let resets_at = window.get("resets_at").and_then(Value::as_u64).and_then(|at| at.checked_mul(1_000));
+    Some(RateLimit { name, used_percent, resets_at: resets_at.map(Timestamp::from_millis) })
 }
 
 #[expect(
@@ -202,7 +224,34 @@ mod tests {
             ("null", None),
         ] {
             let stdin = format!("{{\"session_id\":\"s1\",\"model\":{{}},\"context_window\":{window}}}");
-            assert_eq!(parse_status_line(stdin.as_bytes()).expect("valid").context, expected, "{window}");
+            let gauges = parse_status_line(stdin.as_bytes()).expect("valid").gauges;
+            assert_eq!(gauges.context, expected, "{window}");
+        }
+    }
+
+    #[test]
+    fn a_status_line_states_limits_of_the_plan() {
+        let limit = |name, used_percent, resets_at: Option<u64>| RateLimit {
+            name,
+            used_percent,
+            resets_at: resets_at.map(Timestamp::from_millis),
+        };
+        for (limits, expected) in [
+            (
+                r#"{"five_hour":{"used_percentage":23.5,"resets_at":1738425600},"seven_day":{"used_percentage":41}}"#,
+                vec![limit("5 hours", 23, Some(1_738_425_600_000)), limit("7 days", 41, None)],
+            ),
+            (r#"{"five_hour":{"used_percentage":"many","resets_at":1},"seven_day":null}"#, vec![]),
+            (
+                r#"{"five_hour":{"used_percentage":120,"resets_at":18446744073709551615}}"#,
+                vec![limit("5 hours", 100, None)],
+            ),
+            ("null", vec![]),
+            ("[7]", vec![]),
+        ] {
+            let stdin = format!("{{\"session_id\":\"s1\",\"rate_limits\":{limits}}}");
+            let gauges = parse_status_line(stdin.as_bytes()).expect("valid").gauges;
+            assert_eq!(gauges.rate_limits, expected, "{limits}");
         }
     }
 

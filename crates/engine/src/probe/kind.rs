@@ -10,7 +10,7 @@ use crate::{
     event::{EventRef, SessionId},
     notification::InjectionPoint,
     sorted::SortedMap,
-    transcript::{Gauge, Transcript},
+    transcript::{Gauge, RateLimit, Transcript},
 };
 
 /// Known state of one kind, which every look compares with the current state.
@@ -50,6 +50,8 @@ pub struct Moment<'a> {
     pub transcript: Option<Transcript<'a>>,
     /// The context gauge, if the client reports one outside of the transcript.
     pub gauge: Option<Gauge>,
+    /// The limits of the user's plan, as far as the client states them.
+    pub rate_limits: &'a [RateLimit],
     /// Whether the context is new: it was compacted or cleared.
     pub has_new_context: bool,
     /// Context limit of each model in tokens, as observed in sessions.
@@ -79,6 +81,7 @@ impl<'a> Moment<'a> {
             prompt_after: None,
             transcript: None,
             gauge: None,
+            rate_limits: &[],
             has_new_context: false,
             limits: &NO_LIMITS,
             temporary: "/tmp",

@@ -21,7 +21,9 @@ use crate::{
     event::{Event, SessionId},
     notification::InjectionPoint,
     sorted::SortedMap,
-    transcript::{self, Connection, Connections, Gauge, Reader, ServerSaid, ServerState, Transcript, Usage},
+    transcript::{
+        self, Connection, Connections, Gauge, RateLimit, Reader, ServerSaid, ServerState, Transcript, Usage,
+    },
 };
 
 /// One file.
@@ -57,6 +59,7 @@ pub(super) struct World {
     reader: Option<&'static Reader>,
     /// Context gauge that every client reports, and whether the context is new.
     pub(super) gauge: Option<Gauge>,
+    pub(super) rate_limits: Vec<RateLimit>,
     pub(super) has_new_context: bool,
 }
 
@@ -194,6 +197,7 @@ impl World {
             prompt_after: view.known.prompt_after(point, self.late_since),
             transcript: self.reader.map(|reader| Transcript { path: "/transcript", reader }),
             gauge: self.gauge,
+            rate_limits: &self.rate_limits,
             caches: Some("/caches"),
             has_new_context: self.has_new_context,
             limits: &view.limits,
