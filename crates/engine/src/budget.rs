@@ -226,10 +226,15 @@ impl Balance {
         }
     }
 
+    /// What of it a text of so many tokens needs: all of it, if it is smaller.
+    pub(crate) fn share_of(&self, tokens: Tokens) -> Tokens {
+        tokens.min(self.size)
+    }
+
     /// When `tokens` of it are free, or all of it if it is smaller; `None` if no time gives room.
     pub fn free_at(&self, tokens: Tokens, now: Timestamp) -> Option<Timestamp> {
         let (account, rate) = self.filling.as_ref()?;
-        Some(account.free_at(self.size, tokens.min(self.size), *rate, now))
+        Some(account.free_at(self.size, self.share_of(tokens), *rate, now))
     }
 }
 

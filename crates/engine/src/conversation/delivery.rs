@@ -162,7 +162,14 @@ impl Sessions {
         for notification in ended {
             self.end(notification, Reason::Withdrawn);
         }
-        for key in self.table.known_concerned(&resolution.scope) {
+        // What is for everybody is not for a subagent, but it resolves what a subagent was told.
+        let concerned = match resolution.scope {
+            Scope::All => self.table.keys(),
+            Scope::Session(_) | Scope::Workspace(_) | Scope::Part(_) => {
+                self.table.known_concerned(&resolution.scope)
+            }
+        };
+        for key in concerned {
             if is_for_others {
                 self.catch_up(key);
             }

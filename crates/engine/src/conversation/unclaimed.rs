@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     ended::EndedRules,
     injector::{Earlier, RecentIds},
+    unresolved::RESOLVED_IN_MAX,
 };
 use journal::time::{Timestamp, deadlines::Alarms};
 
@@ -44,6 +45,9 @@ pub(super) struct Waiting {
     left_by: Option<SessionId>,
     /// Whether it may have been delivered there.
     pub(super) earlier: Earlier,
+    /// Where all of its conditions are resolved: sessions of these do not get it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    resolved_in: Vec<Scope>,
 }
 
 impl Waiting {
@@ -93,7 +97,8 @@ impl Unclaimed {
         }
         self.arrivals += 1;
         let (key, scope) = ((notification.priority, self.arrivals), notification.scope.clone());
-        self.insert(key, Waiting { notification, expires_at, left_by, earlier });
+        let resolved_in = Vec::new();
+        self.insert(key, Waiting { notification, expires_at, left_by, earlier, resolved_in });
         let of_scope = self.by_scope.get(&scope).expect("it was just put there");
         let over = if of_scope.len() > SCOPE_MAX {
             of_scope.first()
@@ -134,15 +139,21 @@ impl Unclaimed {
         keys.into_iter().map(|key| self.remove(key).notification).collect()
     }
 
-    /// Removes the notifications without a condition after `resolution`.
+    /// Removes the notifications without a condition after `resolution`. One that it resolves in a part
+    /// of its scope stays for the rest.
     pub(super) fn take_resolved(&mut self, resolution: &Resolution) -> Vec<Arc<Notification>> {
-        let covered = self.by_scope.iter().filter(|(scope, _)| resolution.scope.covers(scope));
+        let met = self.by_scope.iter().filter(|(scope, _)| resolution.scope.meets(scope));
         let mut resolved = Vec::new();
-        for key in covered.flat_map(|(_, keys)| keys) {
+        for key in met.flat_map(|(_, keys)| keys) {
             let Some(waiting) = self.waiting.get_mut(key) else { continue };
-            if let Some(left) = resolution.applied_to(&waiting.notification) {
+            let Some(left) = resolution.applied_to(&waiting.notification) else { continue };
+            if waiting.resolved_in.len() >= RESOLVED_IN_MAX
+                || resolution.scope.covers(&waiting.notification.scope)
+            {
                 waiting.notification = left;
                 resolved.extend(waiting.notification.is_resolved().then_some(*key));
+            } else if left.is_resolved() {
+                waiting.resolved_in.push(resolution.scope.clone());
             }
         }
         resolved.into_iter().map(|key| self.remove(key).notification).collect()
@@ -158,11 +169,14 @@ impl Unclaimed {
     }
 
     /// Removes the notifications in the scopes that `concerns` selects, in order of arrival, with
-    /// the eviction counts of those scopes.
+    /// the eviction counts of those scopes. One that is resolved for that session waits on.
     pub(super) fn claim(&mut self, concerns: impl Fn(&Scope) -> bool) -> (Vec<Waiting>, Evicted) {
         let (mut keys, mut evicted) = (Vec::new(), Evicted::new());
         for (scope, of_scope) in self.by_scope.iter().filter(|(scope, _)| concerns(scope)) {
-            keys.extend(of_scope.iter().copied());
+            let holds_there = |key: &&Key| {
+                self.waiting.get(*key).is_some_and(|waiting| !waiting.resolved_in.iter().any(&concerns))
+            };
+            keys.extend(of_scope.iter().filter(holds_there).copied());
             for (subscriber, count) in self.evicted.remove(scope).unwrap_or_default() {
                 *evicted.get_or_default(subscriber) += count;
             }

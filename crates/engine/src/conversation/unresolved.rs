@@ -29,7 +29,7 @@ const UNRESOLVED_MAX: usize = 16_384;
 const BYTES_MAX: usize = 16 << 20;
 /// Most parts of the sessions in which a condition was resolved that holds in others; beyond it, it is
 /// resolved in all.
-const RESOLVED_IN_MAX: usize = 16;
+pub(super) const RESOLVED_IN_MAX: usize = 16;
 
 /// The place of a notification: its urgency, then the newest first.
 type Rank = (Reverse<Priority>, Reverse<Timestamp>, NotificationId);

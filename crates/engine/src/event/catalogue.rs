@@ -317,7 +317,8 @@ mod tests {
     /// Types that only the daemon makes today, but which move none of its state: reports about the
     /// machine or the agent that any producer may make.
     const OPEN: &str = "
-        agent.loop.detected budget.iteration.exceeded budget.iteration.reset budget.iteration.warning
+        agent.loop.detected api.rate_limit.reset api.rate_limit.warning budget.iteration.exceeded
+        budget.iteration.reset budget.iteration.warning
         budget.timeout.reset budget.timeout.warning budget.token.reset budget.token.warning
         disk.space.low disk.space.ok
         fs.file.created fs.file.deleted fs.file.modified fs.file.renamed fs.known.deleted

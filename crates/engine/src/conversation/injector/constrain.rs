@@ -84,7 +84,10 @@ impl<W: Writer> Fitting<'_, W> {
             if limits.max_tokens < self.most_ever(notification, room) {
                 continue;
             }
-            if let Some(released) = self.alone(candidate, limits.max_tokens, play) {
+            let released = self.alone(candidate, limits.max_tokens, play);
+            if let Some(released) =
+                released.filter(|(_, written)| is_free(notification, written.tokens, room))
+            {
                 return Some(released);
             }
         }
@@ -127,7 +130,7 @@ impl<W: Writer> Fitting<'_, W> {
             let before = short.iter().find(|before| is_charged(&before.of, notification));
             let (of, until) = match before {
                 Some(before) => (before.of.clone(), before.until),
-                None => match self.lack(candidate, after) {
+                None => match self.lack(candidate, play, after) {
                     Some(found) => found,
                     None => continue,
                 },
@@ -139,11 +142,25 @@ impl<W: Writer> Fitting<'_, W> {
 
     /// The budget that has no room for a notification alone, and when it has. Of several the one with
     /// the least left counts.
-    fn lack(&self, candidate: &Candidate, room: &Room) -> Option<(BudgetName, Option<Timestamp>)> {
+    fn lack(
+        &self,
+        candidate: &Candidate,
+        play: &[Candidate],
+        room: &Room,
+    ) -> Option<(BudgetName, Option<Timestamp>)> {
         let notification = &candidate.notification;
-        let alone = std::slice::from_ref(candidate);
-        let needed = self.tokens_of(alone).min(self.most_ever(notification, room));
-        let least = room.of(notification).min_by_key(|balance| balance.left)?;
-        (least.left < needed).then(|| (least.of.clone(), least.free_at(needed, room.now)))
+        let whole = self.tokens_of(std::slice::from_ref(candidate));
+        let most = self.most_ever(notification, room);
+        let cut = || self.alone(candidate, most, play).map_or(most, |(_, written)| written.tokens);
+        let needed = if whole <= most { whole } else { cut() };
+        let lacking = room.of(notification).filter(|balance| balance.left < balance.share_of(needed));
+        let least = lacking.min_by_key(|balance| balance.left)?;
+        Some((least.of.clone(), least.free_at(needed, room.now)))
     }
+}
+
+/// Whether each budget of a notification has room for a text of so many tokens. One that is smaller than
+/// the text has it once all of it is free.
+fn is_free(notification: &Notification, tokens: Tokens, room: &Room) -> bool {
+    room.of(notification).all(|balance| balance.left >= balance.share_of(tokens))
 }
