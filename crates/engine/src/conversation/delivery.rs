@@ -162,7 +162,7 @@ impl Sessions {
         for notification in ended {
             self.end(notification, Reason::Withdrawn);
         }
-        // What is for everybody is not for a subagent, but it resolves what a subagent was told.
+        // What is for everybody is not for a subagent, but it resolves what a subagent has.
         let concerned = match resolution.scope {
             Scope::All => self.table.keys(),
             Scope::Session(_) | Scope::Workspace(_) | Scope::Part(_) => {
@@ -188,6 +188,7 @@ impl Sessions {
                 self.standing.unresolved.dismiss(notification, key);
             }
             if session.is_none() {
+                self.standing.retained.forget(notification);
                 self.end_for_user(&Reason::Dismissed, |own| own.id == *notification);
             }
         }
@@ -224,6 +225,7 @@ impl Sessions {
         }
         if response.action == Action::Dismiss {
             self.standing.unresolved.dismiss(notification, None);
+            self.standing.retained.forget(notification);
             self.end_for_user(&Reason::Dismissed, |own| own.id == *notification);
             if self.unclaimed.take(notification).is_some() {
                 self.end(*notification, Reason::Dismissed);

@@ -19,7 +19,7 @@ use crate::{
     hold::{Hold, HoldKind, SilenceId},
     ledger::Reason,
     notification::{Activation, Audience, Notification, NotificationId, SubscriberId},
-    sorted::SortedMap,
+    sorted::{SortedMap, SortedSet},
 };
 
 impl Sessions {
@@ -158,6 +158,22 @@ impl Sessions {
         Some((subscriber, suppress))
     }
 
+    /// Whether what is pending in a session is retained for the sessions that open later.
+    pub fn is_retained(&self, notification: &NotificationId, session: &SessionId) -> bool {
+        let key = self.table.key(session);
+        let pending = key.and_then(|key| self.table.get(key).injector.pending_notification(notification));
+        pending.is_some_and(|own| own.retain_until.is_some())
+    }
+
+    /// Holds what a queue takes again while the quiet hours of its subscriber last.
+    pub fn hold_in_quiet(&mut self, notification: NotificationId, session: &SessionId) {
+        let Some(key) = self.table.key(session) else { return };
+        let pending = self.table.get(key).injector.pending_notification(&notification);
+        if let Some(hold) = pending.and_then(|own| self.standing.quiet_hold(own)) {
+            self.with_queue(key, |injector| injector.suppress(notification, &Suppress::Hold(hold)));
+        }
+    }
+
     /// Changes what is pending in the sessions that `concerns` selects; `decide` says what becomes of
     /// each notification there, and how much it may do by itself.
     pub fn change_pending(
@@ -208,14 +224,42 @@ impl Sessions {
         }
     }
 
-    /// Ends the holds of a suppression.
-    pub fn end_suppression(&mut self, is_over: impl Fn(&Hold) -> bool) {
-        for holds in self.standing.suppressed.values_mut() {
+    /// Ends the holds of a suppression; returns the notifications that had one. The caller decides again
+    /// about them, and then calls [`Sessions::release_for_user`].
+    pub fn end_suppression(&mut self, is_over: impl Fn(&Hold) -> bool) -> SortedSet<NotificationId> {
+        let mut released = SortedSet::new();
+        self.standing.suppressed.retain(|id, holds| {
+            let before = holds.len();
             holds.retain(|hold| !is_over(hold));
+            if holds.len() < before {
+                released.insert(*id);
+            }
+            !holds.is_empty()
+        });
+        let mut is_its = |notification: &Notification, hold: &Hold| {
+            let is_its = is_over(hold);
+            if is_its {
+                released.insert(notification.id);
+            }
+            is_its
+        };
+        for key in self.table.keys() {
+            if self.table.get_mut(key).injector.release_holds(&mut is_its) {
+                self.refresh(key);
+            }
         }
-        self.standing.suppressed.retain(|_, holds| !holds.is_empty());
-        self.release_all(|_, hold| is_over(hold));
-        self.end_holds_for_user(|_, hold| is_over(hold));
+        self.standing.for_user.end_holds(is_its);
+        released
+    }
+
+    /// The sessions in which some of `notifications` are pending, with each of them.
+    pub fn queues_with(&self, notifications: &SortedSet<NotificationId>) -> Vec<(NotificationId, SessionId)> {
+        let of_session = |session: SessionView<'_>| {
+            let own = session.injector.pending_notifications().map(|own| own.id);
+            let own = own.filter(|id| notifications.contains(id)).collect::<Vec<_>>();
+            own.into_iter().map(|id| (id, session.id.clone())).collect::<Vec<_>>()
+        };
+        self.views().flat_map(of_session).collect()
     }
 
     /// The holds of a notification that waits for a session to open.
@@ -269,6 +313,14 @@ impl Sessions {
         self.standing.for_user.of_user_alone()
     }
 
+    /// Ends the holds of the user's own quiet hours on what waits for the user, and decides again.
+    pub fn apply_for_user(&mut self, decide: &mut dyn FnMut(&Notification) -> Option<Suppress>) {
+        let is_over = |_: &Notification, hold: &Hold| matches!(hold, Hold::Quiet { of_user: true, .. });
+        self.standing.for_user.end_holds(is_over);
+        self.suppress_for_user(decide);
+        self.release_for_user();
+    }
+
     /// When a delay or a time to live of what waits for the user is over next.
     pub fn for_user_timeout(&self) -> Option<Timestamp> {
         self.standing.for_user.poll_timeout()
@@ -300,7 +352,8 @@ impl Sessions {
         self.release_for_user();
     }
 
-    fn release_for_user(&mut self) {
+    /// Passes what nothing holds any more to the user.
+    pub fn release_for_user(&mut self) {
         for (notification, audience) in self.standing.for_user.take_free() {
             self.emit(SessionOutput::ForUser(notification, audience));
         }

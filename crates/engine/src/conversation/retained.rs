@@ -92,6 +92,21 @@ impl Retained {
         });
     }
 
+    /// Forgets one that the user dismissed.
+    pub(super) fn forget(&mut self, notification: &NotificationId) {
+        let Self { by_subscriber, ends, changes } = self;
+        for OfSubscriber(own) in by_subscriber.values_mut() {
+            own.retain(|retained| {
+                let is_it = retained.id == *notification;
+                if is_it {
+                    ends.remove(&end_of(retained));
+                    *changes += 1;
+                }
+                !is_it
+            });
+        }
+    }
+
     /// Forgets those of `subscribers`.
     pub(super) fn forget_of(&mut self, subscribers: &SortedSet<SubscriberId>) {
         self.by_subscriber.retain(|subscriber, _| !subscribers.contains(subscriber));

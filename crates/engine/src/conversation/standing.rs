@@ -46,16 +46,21 @@ impl Standing {
             return holds;
         }
         let made = notification.created_at;
-        if let Some((since, until)) =
-            self.quiet.get(&notification.subscriber).filter(|(_, until)| *until > made)
-        {
-            holds.push(Hold::Quiet { since: made.max(*since), until: *until, of_user: false });
-        }
+        holds.extend(self.quiet_hold(notification));
         holds.extend((notification.delays.iter()).map(|delay| {
             let Postponed { by, waits } = delay.clone();
             Hold::Deferred { since: made, waits, by }
         }));
         holds
+    }
+
+    /// The hold of the quiet hours of a notification's subscriber, if they have begun; none for an urgent
+    /// one.
+    pub(super) fn quiet_hold(&self, notification: &Notification) -> Option<Hold> {
+        let made = notification.created_at;
+        let (since, until) = self.quiet.get(&notification.subscriber).filter(|(_, until)| *until > made)?;
+        let hold = Hold::Quiet { since: made.max(*since), until: *until, of_user: false };
+        (!injector::is_urgent(notification)).then_some(hold)
     }
 
     /// Notes whether an event could end a hold in a session.

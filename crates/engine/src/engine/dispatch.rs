@@ -247,9 +247,10 @@ impl Engine {
             HoldChange::QuietBegan { since, until } => self.sessions.begin_quiet(subscriber, *since, *until),
             HoldChange::QuietEnded => self.sessions.end_quiet(subscriber),
             HoldChange::SuppressionBegan { scope, rows: _ } => self.inhibit_pending(subscriber, scope, now),
-            HoldChange::InhibitionsEnded(ended) => self
-                .sessions
-                .end_suppression(|hold| matches!(hold, Hold::Inhibited { by, .. } if ended.contains(by))),
+            HoldChange::InhibitionsEnded(ended) => {
+                let is_over = |hold: &Hold| matches!(hold, Hold::Inhibited { by, .. } if ended.contains(by));
+                self.end_suppression(is_over, now);
+            }
         }
         self.drain_sessions();
     }

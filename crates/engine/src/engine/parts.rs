@@ -16,7 +16,7 @@ use crate::{
     fold::{Dispatched, Effect, Effects, Fold},
     ledger::{LedgerEntry, Reason, Tally},
     matcher::Matcher,
-    notification::{NotificationId, SubscriberId},
+    notification::{NotificationId, SubscriberId, repeat::Action},
     pipeline::{
         Pipeline, Resources, memory::Memory, recent::RecentEvents, rule::Subscriber, silence::Silences,
     },
@@ -211,6 +211,10 @@ fn taken(entry: &LedgerEntry) -> Option<(NotificationId, SessionId, Taken)> {
         LedgerEntry::Returned { notification, session }
         | LedgerEntry::Recalled { notification, session }
         | LedgerEntry::Repeated { notification, session, number: _ } => {
+            Some((*notification, session.clone(), Taken::Again))
+        }
+        // A delivered one returns to the queue.
+        LedgerEntry::Responded { notification, session, action: Action::Snooze, by: _ } => {
             Some((*notification, session.clone(), Taken::Again))
         }
         LedgerEntry::Unmatched { .. }

@@ -124,13 +124,31 @@ impl Engine {
             "count": count,
             "subscribers": subscribers.join(", "),
         });
-        self.sessions.end_suppression(|hold| matches!(hold, Hold::Silenced { by, .. } if *by == id));
-        self.drain_sessions();
+        self.end_suppression(|hold| matches!(hold, Hold::Silenced { by, .. } if *by == id), now);
         if count > 0 {
             let id = format!("silence-{id}-{}", now.as_millis());
             let event = Event::own(SILENCE_ENDED, id, Severity::Info, payload, now);
             self.outputs.push_back(Output::Publish(event));
         }
+    }
+
+    /// Ends the holds of a suppression. What is in force besides holds on.
+    pub(super) fn end_suppression(&mut self, is_over: impl Fn(&Hold) -> bool, now: Timestamp) {
+        let released = self.sessions.end_suppression(is_over);
+        if !released.is_empty() {
+            let (mut finder, sessions) = self.finder(now);
+            let mut decide = |notification: &Notification| {
+                let is_in = |own: &Scope| own.covers(&notification.scope);
+                let chosen = Chosen { is_silence: &|own| !own.is_scoped(), is_in: &is_in };
+                released.contains(&notification.id).then(|| finder.decide(notification, &chosen)).flatten()
+            };
+            sessions.suppress(&mut decide, &|_| true, &Scope::All);
+            for (notification, session) in self.sessions.queues_with(&released) {
+                self.suppress_queued(notification, &session, Taken::Again);
+            }
+        }
+        self.sessions.release_for_user();
+        self.drain_sessions();
     }
 
     /// Ends the silences whose time is over.
@@ -149,7 +167,8 @@ impl Engine {
         session: &SessionId,
         taken: Taken,
     ) {
-        let is_again = taken == Taken::Again;
+        // A session that opens takes what is retained, also while something suppresses it.
+        let is_again = taken == Taken::Again || self.sessions.is_retained(&notification, session);
         let is_scoped = self.silences.is_scoped() || self.pipelines.iter().any(Pipeline::inhibits_in_part);
         if !is_scoped && !is_again {
             return;

@@ -63,9 +63,14 @@ impl Finder<'_> {
     }
 
     /// What becomes of the notice to the daemon's own user.
-    fn decide_for_user(self, notification: &Notification) -> Option<Suppress> {
-        let by = if self.has_none() { None } else { self.muted_one(OWN_USER, None, notification) }?;
-        Some(Suppress::End(Reason::Muted { by }))
+    fn decide_for_user(self, notification: &Notification, now: Timestamp) -> Option<Suppress> {
+        if self.has_none() {
+            return None;
+        }
+        match self.muted_one(OWN_USER, None, notification) {
+            Some(by) => Some(Suppress::End(Reason::Muted { by })),
+            None => quiet(self.users, OWN_USER, notification, now),
+        }
     }
 
     fn has_none(self) -> bool {
@@ -106,7 +111,7 @@ impl Engine {
             )
         });
         if of.is_none_or(|user| &**user == OWN_USER) {
-            sessions.suppress_for_user(&mut |notification| mutes.decide_for_user(notification));
+            sessions.apply_for_user(&mut |notification| mutes.decide_for_user(notification, now));
         }
         self.drain_sessions();
     }
@@ -127,6 +132,9 @@ impl Engine {
             if let Some((_, Suppress::End(_))) = ended {
                 return;
             }
+        }
+        if taken == Taken::Again {
+            self.sessions.hold_in_quiet(notification, session);
         }
         self.suppress_queued(notification, session, taken);
     }
@@ -163,7 +171,7 @@ impl Engine {
     /// Why the daemon's own user does not get the notice of a notification.
     pub(super) fn muted_for_user(&self, notification: &Notification) -> Option<Suppress> {
         let Self { rules, users, recent, .. } = self;
-        Finder { rules, users, recent }.decide_for_user(notification)
+        Finder { rules, users, recent }.decide_for_user(notification, self.now)
     }
 
     /// Whether a notification is muted in a session.

@@ -234,9 +234,10 @@ fn after_delivery(entry: Entry, now: Timestamp) -> After {
     }
 }
 
-/// A notification with another priority.
+/// A notification with another priority; a critical one stays critical.
 fn raised(notification: Arc<Notification>, priority: Option<Priority>) -> Arc<Notification> {
-    match priority.filter(|priority| *priority != notification.priority) {
+    let own = notification.priority;
+    match priority.filter(|priority| *priority != own && own != Priority::Critical) {
         Some(priority) => Arc::new(Notification { priority, ..(*notification).clone() }),
         None => notification,
     }
