@@ -13,6 +13,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use crate::rules;
+
 /// Longest time until the daemon's first answer.
 const READY_MAX: Duration = Duration::from_secs(600);
 /// `_SC_CLK_TCK`, which is 100 on every Linux that Rust's standard library runs on.
@@ -55,13 +57,14 @@ pub(crate) fn children_cpu_micros() -> f64 {
 }
 
 impl Home {
-    /// Makes folders with these files in the configuration, by name and text.
+    /// Makes folders with these files in the configuration, by name and text, without budgets.
     pub(crate) fn new(files: &[(&str, &str)]) -> Self {
         let state =
             tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("the build folder takes folders");
         let run = tempfile::tempdir().expect("there is a folder for temporary files");
         let home = Self { state, run };
-        files.iter().for_each(|(name, text)| home.configure(name, text));
+        let files = files.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned()));
+        rules::without_budgets(files).for_each(|(name, text)| home.configure(&name, &text));
         home
     }
 
