@@ -77,12 +77,14 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
             let EventWithHistory { event, history, others, projection } = parse(DOING, &body)?;
             let event: EventView<'_> = parse(DOING, event.get().as_bytes())?;
             let none = unknown(history::seq(DOING, &event)?, projection.seq);
+            let (held, next) = page.held_of_event(&history);
             page.line(0, &format!("event {}", page.event(&event)?))
                 + &page.line(2, event.payload.get())
                 + &page.became(&history, None, none)
+                + &held
                 + &page.others(&others)
                 + &page.note()
-                + &page.next(words::next(&history))
+                + &page.next(next)
                 + &history::lag(&projection)
         }
         Entry::Injection(body) => {
@@ -266,6 +268,21 @@ impl Page<'_, '_> {
             }
         }
         if text.is_empty() { text } else { format!("\nheld\n{text}") }
+    }
+
+    /// What keeps a notification of an event from being released, and the user's next step.
+    fn held_of_event(&self, history: &[LedgerLine]) -> (String, Option<String>) {
+        let made: SortedSet<&str> = history.iter().filter_map(|line| line.notification.as_deref()).collect();
+        for id in made.iter() {
+            let path = format!("/v1/notifications/{}", percent_encode(id));
+            // What is not known any more holds nothing.
+            let Ok(found) = self.context.get::<NotificationWithHistory>(DOING, &path) else { continue };
+            let held = self.held(&found.pending, &found.notification.subscriber);
+            if !held.is_empty() {
+                return (held, Some(words::next_of_held(id)));
+            }
+        }
+        (String::new(), words::next(history))
     }
 
     /// Current failures of these subscribers, or why they are not known.

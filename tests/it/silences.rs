@@ -134,6 +134,9 @@ fn a_delay_is_seen_in_the_inbox() {
     let rule = "deferred by limits.deliver_after (subscribers/later.toml:8)";
     let held = format!("held: {rule}, after 3 turns or after tool:Bash");
     assert!(inbox.contains(&held), "{inbox}");
+    let event = home.print(&["why", "3"]);
+    assert!(event.contains(&format!("\nheld\n  in session s1: {rule}")), "{event}");
+    assert!(event.contains("it is released when nothing holds it"), "{event}");
     let why = home.print(&["why", "last"]);
     let held = format!("\nheld\n  in session s1: {rule}, began ");
     for part in

@@ -154,7 +154,9 @@ fn next_after(line: &LedgerLine, history: &[LedgerLine]) -> String {
         }
         EntryKind::Skipped => "aside journal verify shows whether its record can be read".to_owned(),
         EntryKind::Batched => {
-            format!("{subscriber} keeps it until its batch closes or, with [absent], another comes")
+            format!(
+                "{subscriber} keeps it until its batch closes (its window, digest or quiet hours) or, with [absent], another comes"
+            )
         }
         EntryKind::EventEnded => reason(|text| text.event),
         EntryKind::NotificationEnded => reason(|text| text.notification),
