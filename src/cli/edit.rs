@@ -1,5 +1,8 @@
 //! `aside edit`, without a daemon: the smallest file in the layer of the user that changes a subscriber of
-//! an earlier layer. A text is proven before it is written: it gives the same bytes.
+//! an earlier layer. A text is proven before it is written: it gives the same bytes. Keys with values
+//! are compiled before they are written.
+
+mod keys;
 
 use std::fmt::Write as _;
 
@@ -29,6 +32,9 @@ pub(super) struct Args {
     /// The subscriber
     #[arg(value_name = "ID")]
     id: String,
+    /// Keys with their new values; the file has only these: priority=normal `batching.window_ms=500`
+    #[arg(value_name = "KEY=VALUE", conflicts_with = "text")]
+    settings: Vec<String>,
     /// Write its text as a template, `templates/ID.toon.j2`, instead of its keys
     #[arg(long)]
     text: bool,
@@ -43,6 +49,9 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
         return edit_text(&args.id, &configuration, context);
     }
     refuse_own(&args.id, &configuration)?;
+    if !args.settings.is_empty() {
+        return keys::edit(&one, heading(&one), &args.settings, &configuration, context);
+    }
     let path = configuration.folder.join(format!("subscribers/{}.toml", args.id));
     let next = "remove the `#` of the keys to change, then `aside check` and `aside reload`";
     write_new(&path, &inheriting(&one))?;
@@ -145,15 +154,20 @@ fn refuse_own_text(one: &Listed) -> Result<(), CliError> {
     }
 }
 
-/// A file that inherits everything, with the keys in force as comments.
-fn inheriting(one: &Listed) -> String {
+/// The beginning of a file that inherits everything.
+fn heading(one: &Listed) -> String {
     let files: Vec<_> = one.files.iter().map(|file| &*file.path).collect();
-    let mut text = format!(
+    format!(
         "# Changes `{id}` of {files}.\n# A key named here replaces that one; all others stay.\n\n[subscriber]\nid = \
          \"{id}\"\ninherit = true\n",
         id = one.id,
         files = files.join(", "),
-    );
+    )
+}
+
+/// A file that inherits everything, with the keys in force as comments.
+fn inheriting(one: &Listed) -> String {
+    let mut text = heading(one);
     let mut section = "subscriber";
     for key in &effective::keys(&one.files) {
         let (own, name) = key.key.split_once('.').unwrap_or_default();
@@ -222,6 +236,57 @@ mod tests {
         fs::write(folder.path().join("subscribers/tool_failure.toml"), uncommented).expect("written");
         let checked = run(&folder, &["check", &path]);
         assert!(checked.as_ref().is_ok_and(|text| text.starts_with("no errors")), "{checked:?}");
+    }
+
+    #[test]
+    fn an_edit_of_keys_writes_only_these() {
+        let folder = Scratch::new();
+        let args =
+            ["edit", "tool_failure", "window_ms=500", "priority=normal", "limits.ttl=\"1h\"", "name=a=b"];
+        let said = run(&folder, &args).expect("written");
+        let path = folder.path().join("subscribers/tool_failure.toml").display().to_string();
+        let (wrote, next) = said.split_once('\n').expect("two lines");
+        let count = wrote.strip_prefix(&format!("wrote {path}   inherits "));
+        assert!(count.is_some_and(|count| count.ends_with(" keys")), "{said}");
+        assert_eq!(next, "next: aside subscribers tool_failure\n");
+        let text = read(&folder, "subscribers/tool_failure.toml");
+        let (_, own) = text.split_once("inherit = true\n").expect("it inherits");
+        let expected = "name = \"a=b\"\n\n[batching]\nwindow_ms = 500\n\n[limits]\nttl = \"1h\"\n\n[output]\n\
+                        priority = \"normal\"\n";
+        assert_eq!(own, expected);
+        let page = run(&folder, &["subscribers", "tool_failure"]).expect("shown");
+        assert!(page.contains("batching.window_ms = 500") && page.contains("output.core = true"), "{page}");
+        let again = run(&folder, &["edit", "tool_failure", "priority=high"]).expect_err("there");
+        assert!(again.contains(&format!("`tool_failure` is in {path} already; edit that file")), "{again}");
+    }
+
+    #[test]
+    fn wrong_keys_and_values_write_nothing() {
+        for (setting, part) in [
+            ("priorty=normal", "unknown key `priorty`; did you mean `priority`?"),
+            ("output.priorty=normal", "unknown key `output.priorty`; did you mean `output.priority`?"),
+            ("limits.priority=low", "unknown key `limits.priority`; use `output.priority`"),
+            ("id=other", "unknown key `id`"),
+            ("equal=payload.x\nfoo=1", "1 error"),
+            ("priority", "`priority` has no value: write KEY=VALUE"),
+            ("at=10", "`at` is a key of several sections; use `batching.at` or `threshold.at`"),
+            ("priority=urgent", "1 error"),
+            ("enabled=false", "1 error"),
+            ("enabled=", "1 error"),
+            ("window_ms=1.5", "1 error"),
+        ] {
+            let folder = Scratch::new();
+            let refused = run(&folder, &["edit", "tool_failure", setting]).expect_err("refused");
+            assert!(refused.contains(part), "{setting}: {refused}");
+            assert!(!folder.path().join("subscribers").exists(), "{setting}");
+        }
+        let folder = Scratch::new();
+        let twice = run(&folder, &["edit", "tool_failure", "priority=low", "output.priority=high"]);
+        assert!(twice.as_ref().is_err_and(|why| why.contains("is named twice")), "{twice:?}");
+        fs::create_dir(folder.path().join("subscribers")).expect("a folder");
+        fs::write(folder.path().join("subscribers/reminder.toml"), "").expect("written");
+        let there = run(&folder, &["edit", "reminder", "priority=low"]).expect_err("there");
+        assert!(there.contains("subscribers/reminder.toml exists already"), "{there}");
     }
 
     #[test]

@@ -86,7 +86,14 @@ const GROUPS: [Group; 5] = [
                 "subscribers",
                 &["aside subscribers", "aside subscribers tool_failure", "aside subscribers deploys --diff"],
             ),
-            ("edit", &["aside edit tool_failure", "aside edit tool_failure --text"]),
+            (
+                "edit",
+                &[
+                    "aside edit tool_failure",
+                    "aside edit tool_failure priority=normal window_ms=500",
+                    "aside edit tool_failure --text",
+                ],
+            ),
             (
                 "new",
                 &[

@@ -49,6 +49,18 @@ pub(super) fn value(text: &str) -> Option<toml::Value> {
     table.remove("value")
 }
 
+/// A value as a person writes it, as TOML: TOML, else the text itself. No key has a date, so a time such
+/// as `08:00:00` is a text.
+pub(crate) fn written(text: &str) -> String {
+    let table: toml::Table = format!("value = {text}").parse().unwrap_or_default();
+    let mut values = table.into_iter();
+    let value = match (values.next(), values.next()) {
+        (Some((_, toml::Value::Datetime(_))), _) | (_, Some(_)) | (None, _) => text.into(),
+        (Some((_, value)), None) => value,
+    };
+    value.to_string()
+}
+
 /// The keys of `files`, of which a later one overrides an earlier one, in the order of sections and
 /// of their first file. Files that are not valid TOML have none.
 pub fn keys(files: &[SourceFile]) -> Vec<KeyInForce> {

@@ -339,6 +339,13 @@ impl Report {
         self
     }
 
+    /// Only the errors.
+    #[must_use]
+    pub(crate) fn only_errors(mut self) -> Self {
+        self.diagnostics.retain(|diagnostic| diagnostic.level == Level::Error);
+        self
+    }
+
     /// All findings: errors before warnings.
     pub(crate) fn into_all(self) -> Vec<Diagnostic> {
         self.diagnostics
