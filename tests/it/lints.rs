@@ -200,6 +200,25 @@ fn event_field_is_found_in_every_form() {
 }
 
 #[test]
+fn event_field_is_found_in_an_inline_text() {
+    for (many, places) in [
+        ("x: {% if events[0].tool_name %}a{% endif %}", &[(6, 30)][..]),
+        ("x: {{ events[0].tool_name|default('a') }}", &[(6, 27)]),
+        ("x: 1\ny: {{ events|map(attribute='tool_name')|join }}", &[(7, 28)]),
+        ("x: {{ events[0].payload.tool_name }}", &[]),
+    ] {
+        let head = "[subscriber]\nid = \"x\"\n[events]\ntypes = [\"tool.call.failure\"]\n[output]\n";
+        let text = format!("{head}many = \"\"\"{many}\"\"\"\n");
+        let report = checked_example(&[("subscribers/x.toml", &text)], &only(LintName::EventField));
+        let found = report.diagnostics().iter().filter(|one| one.lint == Some(LintName::EventField));
+        let found: Vec<_> = found.map(|one| (one.place.line(), one.place.column())).collect();
+        assert_eq!(found, places, "{many}: {report}");
+        let is_meant = report.to_string().contains("did you mean `payload.tool_name`?");
+        assert_eq!(is_meant, !places.is_empty(), "{report}");
+    }
+}
+
+#[test]
 fn misspelt_fields_are_found_at_their_names() {
     for (rest, place, meant) in [
         ("where = \"payload.tol_name == 'x'\"\n", "6:10", "payload.tool_name"),

@@ -1,6 +1,9 @@
 //! `event-field`: a field that no event has.
 
-use engine::{nearest::nearest, pipeline::render::EVENT_FIELDS};
+use engine::{
+    nearest::nearest,
+    pipeline::render::{EVENT_FIELDS, Layout, StrayField},
+};
 
 use super::{
     lint::{Check, Example, Lint, LintLevel, LintName},
@@ -36,14 +39,8 @@ tool: grep
 };
 
 fn check(subject: &Subject<'_>, _: &[Subject<'_>]) -> Vec<Diagnostic> {
-    let (Some(file), Some(name)) = (subject.template, subject.rule.output.layout.template()) else {
-        return Vec::new();
-    };
     let fields = subject.payload_fields().unwrap_or_default();
-    let strays = subject.compiled.rules.templates.stray_fields(name).iter();
-    let found = strays.map(|stray| {
-        let name = stray.name.as_str();
-        let place = Place::new(&file.path, &file.text, stray.range.clone());
+    let found = strays(subject).into_iter().map(|(name, place)| {
         let meant = match (fields.contains(name), nearest(name, EVENT_FIELDS)) {
             (true, _) => Some(format!("payload.{name}")),
             (false, Some(field)) => Some(field.to_owned()),
@@ -58,4 +55,26 @@ fn check(subject: &Subject<'_>, _: &[Subject<'_>]) -> Vec<Diagnostic> {
         .with_note(format!("its fields are {}", EVENT_FIELDS.join(", ")))
     });
     found.collect()
+}
+
+/// The fields that no event has, each with its place: in a template file, or in `many`.
+fn strays<'a>(subject: &Subject<'a>) -> Vec<(&'a str, Place)> {
+    match &subject.rule.output.layout {
+        Layout::Template(name) => {
+            let Some(file) = subject.template else { return Vec::new() };
+            let strays = subject.compiled.rules.templates.stray_fields(name).iter();
+            let placed = |stray: &'a StrayField| {
+                (stray.name.as_str(), Place::new(&file.path, &file.text, stray.range.clone()))
+            };
+            strays.map(placed).collect()
+        }
+        Layout::Declared(declared) => {
+            let Some((place, text)) = subject.declared().and_then(|own| own.many.as_ref()) else {
+                return Vec::new();
+            };
+            let placed =
+                |stray: &'a StrayField| (stray.name.as_str(), place.within(text, stray.range.clone()));
+            declared.stray_fields().iter().map(placed).collect()
+        }
+    }
 }

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use super::{
     CleanRows, GENERIC, Libraries, OUTPUT_BYTES_MAX, ROWS_MAX, RenderFailure, RenderInput, Rendered,
-    TemplateError, Templates, Texts,
+    StrayField, TemplateError, Templates, Texts,
     draft::{Attempt, Body, Draft, Printed},
     finished, fit_draft, fit_template, generic_in_place, generic_table, most, occurrences, shortened,
     smallest,
@@ -100,6 +100,14 @@ impl Declared {
     /// The text of one event.
     pub fn one(&self) -> Option<&EventText> {
         self.one.as_ref()
+    }
+
+    /// The fields that `many` reads of an event and that no event has.
+    pub fn stray_fields(&self) -> &[StrayField] {
+        match &self.several {
+            Some(Several::Text(text)) => text.0.strays(),
+            Some(Several::Table(_)) | None => &[],
+        }
     }
 
     fn texts(&self) -> [Option<&Template>; 2] {
