@@ -56,8 +56,9 @@ pub(super) struct Args {
 }
 
 #[derive(Debug, clap::Args)]
+#[command(after_help = conditions())]
 pub(super) struct RemindArgs {
-    /// When: `in 20m`, `in 3 turns`, `at 14:30`
+    /// When, a condition: `in 20m`, `in 3 turns`, `at 14:30`
     #[arg(value_name = "WHEN")]
     when: String,
     /// The text

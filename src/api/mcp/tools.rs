@@ -1,21 +1,24 @@
-//! The tools: arguments and results. Their definitions are in `tools.json`.
+//! The tools: arguments and results. Their definitions are in `tools.json`, without the words and
+//! limits, which are those of the readers.
 
 use std::sync::Arc;
 
 use axum::http::StatusCode;
 use rmcp::model::Tool;
 use serde::de::IgnoredAny;
+use serde_json::Value;
 
 use super::caller::Called;
 use engine::{
     event::{EventRef, SessionId, strip_text},
     exchange::{Exchange, Trigger},
     nearest::nearest,
-    notification::InjectionPoint,
+    notification::{Category, InjectionPoint, Level, repeat::Action},
     request::{FieldError, hint},
-    sink::question::Awaited,
+    sink::{CONTEXT_DEFAULT, notice::DONE, question::Awaited},
     sorted::SortedMap,
     watch::Watch,
+    words::Words,
 };
 use journal::time::{Timestamp, short_duration};
 
@@ -47,7 +50,30 @@ const ID_CHARS: usize = 7;
 
 /// The tool definitions for a client.
 pub(super) fn definitions() -> Vec<Tool> {
-    serde_json::from_str(DEFINITIONS).expect("the definitions are tools, as a test holds")
+    let mut all: Value =
+        serde_json::from_str(DEFINITIONS).expect("the definitions are JSON, as a test holds");
+    for (argument, keyword, value) in limits() {
+        let schema = all.pointer_mut(argument).and_then(Value::as_object_mut);
+        schema.expect("the argument is defined, as a test holds").insert(keyword.to_owned(), value);
+    }
+    serde_json::from_value(all).expect("the definitions are tools, as a test holds")
+}
+
+/// The words, limits and defaults of arguments: pointer into `tools.json`, keyword of JSON Schema,
+/// value.
+fn limits() -> [(&'static str, &'static str, Value); 9] {
+    let words = |words: Vec<&'static str>| Value::from(words);
+    [
+        ("/1/inputSchema/properties/respond/properties/action", "enum", words(Action::words().collect())),
+        ("/2/inputSchema/properties/message", "minLength", 1.into()),
+        ("/2/inputSchema/properties/level", "enum", words(Level::words().collect())),
+        ("/2/inputSchema/properties/level", "default", Level::default().as_str().into()),
+        ("/2/inputSchema/properties/markdown", "default", false.into()),
+        ("/2/inputSchema/properties/progress", "minimum", 0.into()),
+        ("/2/inputSchema/properties/progress", "maximum", DONE.into()),
+        ("/2/inputSchema/properties/context", "default", CONTEXT_DEFAULT.into()),
+        ("/2/inputSchema/properties/category", "enum", words(Category::words().collect())),
+    ]
 }
 
 /// The error for an unknown tool name.
