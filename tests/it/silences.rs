@@ -125,6 +125,26 @@ fn a_wrong_silence_is_refused_by_field() {
 }
 
 #[test]
+fn a_silence_of_everything_names_all_subscribers() {
+    let home = Home::with(&[("subscribers/pager.toml", PAGER)]);
+    let _daemon = home.serve();
+    for args in [
+        &["--type", "**"][..],
+        &["--where", "true"],
+        &["--where", "1 == 1", "--type", "**"],
+        &["--type", "pager.*", "--type", "**"],
+    ] {
+        let refused = home.run(&[&["silence", "add"], args].concat());
+        let said = text(&refused.stderr);
+        assert!(!refused.status.success() && said.contains("`*` asks for that"), "{args:?}: {said}");
+        home.print(&[&["silence", "add", "--subscriber", "*"], args].concat());
+    }
+    for args in [&["--type", "**", "--source", "x"][..], &["--where", "payload.a", "--type", "**"]] {
+        home.print(&[&["silence", "add"], args].concat());
+    }
+}
+
+#[test]
 fn a_delay_is_seen_in_the_inbox() {
     let home = Home::with(&[("subscribers/later.toml", LATER)]);
     let _daemon = home.serve();

@@ -100,6 +100,10 @@ pub(crate) fn read(
                        `*` is every subscriber";
         return Err(FieldError::new("subscriber", message));
     }
+    if matchers.is_everything() {
+        let message = "is missing: these types and this `where` match everything; `*` asks for that";
+        return Err(FieldError::new("subscriber", message));
+    }
     let comment = body.comment.as_deref().unwrap_or_default();
     if comment.chars().count() > COMMENT_CHARS_MAX {
         let message = format!("has at most {COMMENT_CHARS_MAX} characters");

@@ -31,6 +31,8 @@ const KEPT: Duration = Duration::from_secs(7 * 24 * 3_600);
 const ENDED_MAX: usize = 1_000;
 /// The word for all subscribers.
 pub const ALL_SUBSCRIBERS: &str = "*";
+/// The pattern of every type.
+const ANY_TYPE: &str = "**";
 
 /// What a silence suppresses: what all of these match.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -69,6 +71,17 @@ impl Matchers {
             && condition.is_none()
             && session.is_none()
             && workspace.is_none()
+    }
+
+    /// Whether it matches every event of every session without the subscriber `*`, which asks for that:
+    /// its patterns are `**`, and its expression uses no field of an event.
+    pub fn is_everything(&self) -> bool {
+        let Self { subscriber, types, source, condition, session, workspace, critical: _ } = self;
+        let is_any_type = types.is_empty() || types.iter().any(|pattern| pattern.as_str() == ANY_TYPE);
+        let has_no_field =
+            condition.as_ref().is_none_or(|condition| Condition::deferred(condition).fields().is_empty());
+        let is_any = is_any_type && has_no_field;
+        is_any && subscriber.is_none() && source.is_none() && session.is_none() && workspace.is_none()
     }
 
     /// Whether it is for a part of the sessions.
