@@ -28,7 +28,7 @@ use crate::api::{
     error::ApiError,
     extract::{Params, Segment},
     naming::known_session,
-    wire::silences::{self, SilenceList, SilenceView},
+    wire::silences::{self, SilenceList, SilenceRequest, SilenceView},
 };
 
 /// Which silences are listed.
@@ -77,7 +77,7 @@ pub(crate) async fn list(
         (status = 400, body = ErrorBody),
         (status = 403, body = ErrorBody, description = "The requester is a process of a session"),
         (status = 404, body = ErrorBody, description = "The session or the subscriber is not known"),
-        (status = 409, body = ErrorBody, description = "256 silences are in force"),
+        (status = 409, body = ErrorBody, description = "Another silence with this id, or 256, are in force"),
     ),
 ))]
 pub(crate) async fn add(State(app): State<App>, actor: Actor, body: Bytes) -> Result<Response, ApiError> {
@@ -87,7 +87,8 @@ pub(crate) async fn add(State(app): State<App>, actor: Actor, body: Bytes) -> Re
         let hash = first_64_bits(Sha256::new_with_prefix(&body).chain_update(now.as_millis().to_le_bytes()));
         SilenceId::new(&format!("s{:04x}", hash & 0xffff))
     };
-    let silence = silences::read(&body, now, new_id).map_err(ApiError::bad)?;
+    let request = silences::read(&body, now, new_id).map_err(ApiError::bad)?;
+    let silence = &request.silence;
     if let Some(session) = &silence.matchers.session {
         known_session(&app, session).await?;
     }
@@ -112,12 +113,53 @@ pub(crate) async fn add(State(app): State<App>, actor: Actor, body: Bytes) -> Re
         let message = format!("{SILENCES_MAX} silences are in force; end one first: aside silence expire ID");
         return Err(ApiError::new(StatusCode::CONFLICT, message));
     }
-    app.append(Records::build(|records| records.silence(&silence))).await?;
+    match known(&app, &request).await? {
+        Known::New => {
+            app.append(Records::build(|records| records.silence(silence))).await?;
+        }
+        Known::Same => {}
+        Known::Absent => return Err(ApiError::not_found("silence in force", id.as_str())),
+        Known::Other => {
+            let message = format!(
+                "another silence `{id}` is in force; `extend` changes its end, or end it first: \
+                 aside silence expire {id}"
+            );
+            return Err(ApiError::new(StatusCode::CONFLICT, message));
+        }
+    }
     let made = app.engine.read(move |own: &EngineView<'_>| {
         own.engine.silences().get(id).map(|kept| view(own.engine.sessions(), kept))
     });
     let made = made.await?.unwrap_or_default();
     Ok((StatusCode::CREATED, Json(made)).into_response())
+}
+
+/// A requested silence, compared with the one in force that has its id.
+enum Known {
+    /// There is none, or its end is to change.
+    New,
+    /// It is what is requested.
+    Same,
+    /// It is another one.
+    Other,
+    /// There is none whose end could change.
+    Absent,
+}
+
+async fn known(app: &App, request: &SilenceRequest) -> Result<Known, ApiError> {
+    let request = request.clone();
+    let compare = move |own: &EngineView<'_>| {
+        let silences: &Silences = own.engine.silences();
+        let kept = silences.in_force().find(|kept| kept.silence.id == request.silence.id);
+        match kept.map(|kept| request.is_accepted_by(kept)) {
+            None if request.is_extension => Known::Absent,
+            None => Known::New,
+            Some(true) if request.is_extension => Known::New,
+            Some(true) => Known::Same,
+            Some(false) => Known::Other,
+        }
+    };
+    app.engine.read(compare).await
 }
 
 /// Ends a silence at once: what it holds is released.

@@ -217,6 +217,7 @@ fn extend(args: &Extend, context: &mut Context<'_>) -> Result<(), CliError> {
     let mut body = serde_json::to_value(&one.matchers).unwrap_or_default();
     if let Value::Object(fields) = &mut body {
         fields.insert("id".to_owned(), json!(one.id));
+        fields.insert("extend".to_owned(), json!(true));
         fields.insert("for".to_owned(), json!(args.lasts));
         fields.insert("by".to_owned(), json!(one.by));
     }

@@ -78,8 +78,6 @@ fn a_silenced_occurrence_names_its_silence() {
     let _daemon = home.serve();
     let body = json!({ "id": "move", "subscriber": "pager", "for": "2h" }).to_string();
     assert_eq!(home.ask("POST", "/v1/silences", &body).status(), 201);
-    // The same request again changes nothing.
-    assert_eq!(home.ask("POST", "/v1/silences", &body).status(), 201);
     home.publish(&alert("disk"));
     let why = eventually("the history has it", || {
         let why = text(&home.run(&["why", "disk"]).stdout);
@@ -122,6 +120,43 @@ fn a_wrong_silence_is_refused_by_field() {
     }
     assert_eq!(home.ask("DELETE", "/v1/silences/none", "").status(), 404);
     assert_eq!(home.print(&["silence"]), "no silences\n");
+}
+
+#[test]
+fn an_id_in_force_is_not_reused() {
+    let home = Home::with(&[("subscribers/pager.toml", PAGER)]);
+    let _daemon = home.serve();
+    let body = json!({ "id": "move", "subscriber": "pager", "for": "2h", "comment": "a" });
+    let post = |changes: serde_json::Value| {
+        let mut body = body.clone();
+        let fields = changes.as_object().expect("fields").clone();
+        body.as_object_mut().expect("an object").extend(fields);
+        home.ask("POST", "/v1/silences", &body.to_string())
+    };
+    let made = post(json!({}));
+    assert_eq!(made.status(), 201);
+    let again = post(json!({}));
+    assert_eq!((again.status(), at(&again.json(), "/until")), (201, at(&made.json(), "/until")));
+    for changes in [
+        json!({ "subscriber": "*" }),
+        json!({ "types": ["pager.alert.fired"] }),
+        json!({ "comment": "b" }),
+        json!({ "for": "3h" }),
+        json!({ "critical": true }),
+        json!({ "source": "x", "extend": true }),
+    ] {
+        let other = post(changes.clone());
+        assert_eq!(other.status(), 409, "{changes}");
+        assert!(other.json().to_string().contains("another silence `move` is in force"), "{changes}");
+    }
+    let list = home.get("/v1/silences");
+    assert_eq!(at(&list, "/silences/0/until"), at(&made.json(), "/until"));
+    assert_eq!(post(json!({ "for": "3h", "extend": true })).status(), 201);
+    assert_ne!(at(&home.get("/v1/silences"), "/silences/0/until"), at(&made.json(), "/until"));
+    // Another one with the id of an ended one is new.
+    home.print(&["silence", "expire", "move"]);
+    assert_eq!(post(json!({ "extend": true })).status(), 404);
+    assert_eq!(post(json!({ "comment": "b" })).status(), 201);
 }
 
 #[test]

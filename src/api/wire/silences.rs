@@ -1,6 +1,6 @@
 //! The JSON of silences: requests, and silences with what they did.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use engine::{
     event::{Pattern, SessionId},
@@ -19,6 +19,8 @@ use crate::api::wire::read_folder;
 
 /// Longest comment, in characters.
 const COMMENT_CHARS_MAX: usize = 200;
+/// Most time between a request and the record of its silence, whose time is the beginning.
+const RECORDED_WITHIN: Duration = Duration::from_secs(5);
 /// Longest id of a silence, in bytes.
 const ID_BYTES_MAX: usize = 15;
 
@@ -27,8 +29,7 @@ const ID_BYTES_MAX: usize = 15;
 #[cfg_attr(test, derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SilenceBody<'a> {
-    /// Its id, so that the request can be repeated: at most 15 letters, digits, `-` and `_`. A silence
-    /// in force with this id gets another end.
+    /// Its id, so that the request can be repeated: at most 15 letters, digits, `-` and `_`.
     #[serde(borrow)]
     #[cfg_attr(test, schema(value_type = Option<String>))]
     id: Option<Text<'a>>,
@@ -75,6 +76,33 @@ pub(crate) struct SilenceBody<'a> {
     #[serde(borrow)]
     #[cfg_attr(test, schema(value_type = Option<String>))]
     comment: Option<Text<'a>>,
+    /// `true`: the silence in force with this id and these matchers gets another end.
+    #[serde(default)]
+    extend: bool,
+}
+
+/// A request for a silence.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct SilenceRequest {
+    /// The silence.
+    pub(crate) silence: Silence,
+    /// How long it lasts, if the request does not name the time of its end.
+    lasts: Option<Duration>,
+    /// Whether the silence in force with its id gets another end.
+    pub(crate) is_extension: bool,
+}
+
+impl SilenceRequest {
+    /// Whether `kept`, which is in force with the same id, may be what the request asks for.
+    pub(crate) fn is_accepted_by(&self, kept: &Kept) -> bool {
+        let (new, old) = (&self.silence, &kept.silence);
+        let has_same_end = || {
+            let asked = self.lasts.map_or(new.until, |lasts| kept.since + lasts);
+            asked.since(old.until).max(old.until.since(asked)) <= RECORDED_WITHIN
+        };
+        let is_repetition = || (&new.by, &new.comment) == (&old.by, &old.comment) && has_same_end();
+        new.matchers == old.matchers && (self.is_extension || is_repetition())
+    }
 }
 
 /// Reads the body of a request. `new_id` makes the id of a silence that names none.
@@ -84,7 +112,7 @@ pub(crate) fn read(
     body: &[u8],
     now: Timestamp,
     new_id: impl FnOnce() -> SilenceId,
-) -> Result<Silence, FieldError> {
+) -> Result<SilenceRequest, FieldError> {
     let body: SilenceBody<'_> = request::read_body(body)?;
     let matchers = Matchers {
         subscriber: read_name("subscriber", body.subscriber)?.map(|id| SubscriberId::new(&id)),
@@ -109,16 +137,16 @@ pub(crate) fn read(
         let message = format!("has at most {COMMENT_CHARS_MAX} characters");
         return Err(FieldError::new("comment", message));
     }
-    Ok(Silence {
-        id: match body.id.as_deref() {
-            Some(id) => read_id(id)?,
-            None => new_id(),
-        },
-        matchers,
-        until: read_end(body.lasts.as_deref(), body.until.as_deref(), now)?,
-        by: body.by.as_deref().unwrap_or("user").into(),
-        comment: comment.into(),
-    })
+    let id = match body.id.as_deref() {
+        Some(id) => read_id(id)?,
+        None if body.extend => return Err(FieldError::new("id", "is missing: it names what is extended")),
+        None => new_id(),
+    };
+    let until = read_end(body.lasts.as_deref(), body.until.as_deref(), now)?;
+    let by = body.by.as_deref().unwrap_or("user").into();
+    let silence = Silence { id, matchers, until, by, comment: comment.into() };
+    let lasts = body.until.is_none().then(|| until.since(now));
+    Ok(SilenceRequest { silence, lasts, is_extension: body.extend })
 }
 
 fn read_id(text: &str) -> Result<SilenceId, FieldError> {
