@@ -401,8 +401,8 @@ impl Pipeline {
         event
     }
 
-    /// Counts an event in its dedupe window and its threshold, and returns the level that it
-    /// reached. An event that reaches one goes on even if it is a repeat: no row counts it.
+    /// Counts an event in its dedupe window and its threshold, and returns the sum with the level that
+    /// it reached; a critical one goes on without a level. An event that reaches one goes on even if it is a repeat: no row counts it.
     fn count(
         &mut self,
         seq: Seq,
@@ -417,13 +417,14 @@ impl Pipeline {
         };
         let key = self.key.state(&rule.by, self.rule.wake.trust_in(event), event);
         let (reached, counted) = self.thresholds.add(rule, key, event, (now, resources.zone.midnight(now)));
+        let below = self.thresholds.counted(rule, key, event);
         let failure = counted.err().map(|_| "`sum` names no number in this event, which counts 0".to_owned());
         self.judge(FailedPart::Threshold, failure, now);
         if reached.is_some() {
             return Ok(reached);
         }
         self.dedupe(seq, event, scope, weight, resources, now)?;
-        if weight == Weight::Escalated { Ok(None) } else { Err(Reason::BelowThreshold) }
+        if weight == Weight::Escalated { Ok(below) } else { Err(Reason::BelowThreshold) }
     }
 
     /// Reports the failure of a part, or notes that it succeeded.

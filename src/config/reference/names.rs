@@ -16,7 +16,10 @@ pub(super) const VARIABLES: &[(&str, &str)] = &[
     ("payload", "the payload of the event; an absent field prints nothing; in `one`, `sentence` and `where`"),
     ("timestamp", "when the event happened, RFC 3339; in `one` and `sentence`"),
     ("repeats", "how often: of the event in `one`; in a template, repeats of events that left earlier"),
-    ("threshold", "with `[threshold]`: `total`, `level` and `by` of the newest row that reached a level"),
+    (
+        "threshold",
+        "with `[threshold]`: `total`, `level` and `by` of the newest row; no `level` if it reached none",
+    ),
     ("held", "if `quiet` kept the batch open: `since`, RFC 3339, and `why`, `quiet hours`"),
     ("absent_for", "with `[absent]`: how long nothing came, in milliseconds, for the filter `duration`"),
     ("subscriber", "its `id` and `name`"),

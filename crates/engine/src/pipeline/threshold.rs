@@ -74,7 +74,7 @@ impl ThresholdRule {
     /// What an event that reaches the first level exactly has.
     pub fn example(&self) -> Reached {
         let level = self.at.first().copied().unwrap_or_default();
-        Reached { total: level, level, by: "".into() }
+        Reached { total: level, level: Some(level), by: "".into() }
     }
 }
 
@@ -87,13 +87,13 @@ pub enum Measure {
     Sum(FieldPath),
 }
 
-/// The level that an event reached.
+/// What an event that goes on has: the level that it reached, or none if it is critical.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Reached {
     /// The sum or count with this event.
     pub total: f64,
-    /// The level.
-    pub level: f64,
+    /// The level; `None` if it reached none.
+    pub level: Option<f64>,
     /// The values of the fields that name the counter, joined by colons.
     pub by: Arc<str>,
 }
@@ -138,7 +138,9 @@ impl Thresholds {
         let counter = self.counters.get_or_default(key);
         let total = counter.add(rule, amount.unwrap_or_default(), (now, day));
         (
-            counter.pass(rule, total, (now, day)).map(|(total, level)| reached(rule, total, level, event)),
+            counter
+                .pass(rule, total, (now, day))
+                .map(|(total, level)| reached(rule, total, Some(level), event)),
             amount.map(drop).ok_or(NoNumber),
         )
     }
@@ -146,6 +148,11 @@ impl Thresholds {
     /// The sum of a key after the last event that was counted there.
     pub(crate) fn total(&self, key: StateKey) -> Option<f64> {
         self.counters.get(&key).map(|counter| counter.steps.iter().map(|(_, sum)| sum).sum())
+    }
+
+    /// The sum of a key after `event`, which was counted there and reached no level.
+    pub(crate) fn counted(&self, rule: &ThresholdRule, key: StateKey, event: &Event) -> Option<Reached> {
+        Some(reached(rule, self.total(key)?, None, event))
     }
 
     /// Forgets every counter, because the rule changed.
@@ -184,7 +191,7 @@ impl Counter {
     }
 }
 
-fn reached(rule: &ThresholdRule, total: f64, level: f64, event: &Event) -> Reached {
+fn reached(rule: &ThresholdRule, total: f64, level: Option<f64>, event: &Event) -> Reached {
     let by = rule.by.iter().map(|field| field.text(event)).collect::<Vec<_>>().join(":");
     Reached { total, level, by: by.into() }
 }
@@ -223,7 +230,7 @@ mod tests {
             let now = Timestamp::from_millis(1_000_000 + second * 1_000);
             let event: Arc<Event> = event(fields);
             let (reached, _) = thresholds.add(rule, KEY, &event, (now, Timestamp::ZERO));
-            reached.map(|reached| (reached.total, reached.level))
+            reached.and_then(|reached| Some((reached.total, reached.level?)))
         };
         events.iter().map(pass).collect()
     }
@@ -280,6 +287,6 @@ mod tests {
         assert!(!thresholds.counters.contains_key(&StateKey(0)));
         let (reached, _) =
             thresholds.add(&rule, StateKey(1), &event(""), (Timestamp::from_millis(9_000), Timestamp::ZERO));
-        assert_eq!(reached, Some(Reached { total: 2.0, level: 2.0, by: "".into() }));
+        assert_eq!(reached, Some(Reached { total: 2.0, level: Some(2.0), by: "".into() }));
     }
 }

@@ -411,7 +411,7 @@ fn threshold(Reached { total, level, by }: &Reached) -> Printed {
         let rounded = (number * 1e6).round() / 1e6;
         if whole as f64 == number { Printed::from(whole) } else { Printed::from(rounded) }
     };
-    context! { total => number(*total), level => number(*level), by => clean_field(by, FIELD_CHARS_MAX) }
+    context! { total => number(*total), level => level.map(number), by => clean_field(by, FIELD_CHARS_MAX) }
 }
 
 /// The variables of the text of one event: the event's own fields, and those that do not depend on
