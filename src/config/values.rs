@@ -240,10 +240,16 @@ pub(crate) fn duration_text(duration: Duration) -> String {
 /// Hours of each day such as `22:00-07:00`, a day such as `sat`, or a list of them.
 pub(crate) fn hours(value: &Value<'_>) -> Parsed<Hours> {
     let mut hours = Hours::default();
+    let name = value.name();
+    let always = |value: &Value<'_>| {
+        let message = format!("`{name}` is the whole week, so nothing would be delivered");
+        vec![value.error(message).with_note("a subscriber is disabled by `enabled = false`")]
+    };
     hours.extend(one_or_list(value, |value| {
         let text = words(value)?;
         text.parse::<Hours>().map_err(|error| {
             let message = match error {
+                HoursError::Always => return always(value),
                 HoursError::Form => format!("`{}` is neither hours of the day nor a day", shown(text)),
                 HoursError::Empty => format!("`{}` ends when it begins", shown(text)),
             };
@@ -254,8 +260,7 @@ pub(crate) fn hours(value: &Value<'_>) -> Parsed<Hours> {
         })
     })?);
     if hours.is_always() {
-        let message = format!("`{}` is the whole week, so nothing would be delivered", value.name());
-        return Err(vec![value.error(message).with_note("a subscriber is disabled by `enabled = false`")]);
+        return Err(always(value));
     }
     Ok(hours)
 }

@@ -126,6 +126,7 @@ fn wrong_settings_are_refused_by_their_field() {
         (json!({ "mute": [{ "subscriber": "tool_failure" }] }), "core subscriber"),
         (json!({ "quiet": ["25:00-26:00"] }), "has hours like"),
         (json!({ "quiet": ["00:00-12:00", "12:00-00:00"] }), "is the whole week"),
+        (json!({ "quiet": ["00:00-24:00"] }), "is the whole week"),
         (json!({ "level": "loud" }), "must be one of passive, prompt, active"),
     ] {
         let answer = home.ask("PUT", "/v1/users/me/settings", &body.to_string());

@@ -18,7 +18,7 @@ use engine::{
     user::{DISABLED_MAX, UserSettings},
     words::Words,
 };
-use journal::time::hours::Hours;
+use journal::time::hours::{Hours, HoursError};
 use serde::{Deserialize, Serialize};
 
 /// The settings of a user, as requested: all of them; what is not named is as if nothing was set.
@@ -114,13 +114,17 @@ fn read_word<T: Words>(field: &'static str, text: &str) -> Result<T, FieldError>
 }
 
 fn read_hours(parts: Vec<Text<'_>>) -> Result<Hours, FieldError> {
+    let always = "is the whole week, so nothing would be delivered";
     let mut hours = Hours::default();
     for part in parts {
-        let message = "has hours like \"22:00-07:00\" and days like \"sat\"";
-        hours.extend([part.parse::<Hours>().map_err(|_| FieldError::new("quiet", message))?]);
+        let read = part.parse::<Hours>().map_err(|error| match error {
+            HoursError::Always => always,
+            HoursError::Form | HoursError::Empty => "has hours like \"22:00-07:00\" and days like \"sat\"",
+        });
+        hours.extend([read.map_err(|message| FieldError::new("quiet", message))?]);
     }
     if hours.is_always() {
-        return Err(FieldError::new("quiet", "is the whole week, so nothing would be delivered"));
+        return Err(FieldError::new("quiet", always));
     }
     Ok(hours)
 }

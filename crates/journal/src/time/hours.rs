@@ -7,6 +7,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use super::Timestamp;
 
 const DAY_MINUTES: u64 = 24 * 60;
+/// Hours from midnight to midnight.
+const WHOLE_DAY: &str = "00:00-24:00";
 const MINUTE_MILLIS: u64 = 60 * 1_000;
 /// The days, from Monday.
 const DAYS: [&str; 7] = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"];
@@ -58,6 +60,9 @@ pub enum HoursError {
     /// It ends at its start.
     #[error("hours that end when they begin")]
     Empty,
+    /// It is each day from midnight to midnight.
+    #[error("the whole week")]
+    Always,
 }
 
 impl FromStr for Hours {
@@ -75,6 +80,9 @@ impl FromStr for Part {
     fn from_str(text: &str) -> Result<Self, HoursError> {
         if let Some(day) = (0..).zip(DAYS).find(|(_, name)| *name == text) {
             return Ok(Self::Day(day.0));
+        }
+        if text == WHOLE_DAY {
+            return Err(HoursError::Always);
         }
         let (from, to) = text.split_once('-').ok_or(HoursError::Form)?;
         let [from, to] = [from, to].map(|text| minutes(text).map(u64::from).ok_or(HoursError::Form));
@@ -325,5 +333,6 @@ mod tests {
             assert_eq!(text.parse::<Hours>(), Err(HoursError::Form), "{text}");
         }
         assert_eq!("07:00-07:00".parse::<Hours>(), Err(HoursError::Empty));
+        assert_eq!("00:00-24:00".parse::<Hours>(), Err(HoursError::Always));
     }
 }
