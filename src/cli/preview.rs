@@ -95,6 +95,8 @@ struct Given {
     origin: &'static str,
     /// Whether they are real ones, of which all are shown.
     is_real: bool,
+    /// The type of an invented one.
+    invented: Option<String>,
 }
 
 impl Given {
@@ -174,6 +176,8 @@ fn drawn(
         true => page.hostile(first),
         false => page.batches(&given),
     };
+    let next = given.invented.as_ref().map(|name| format!("\nnext: aside new event {name}\n"));
+    let text = text + &next.unwrap_or_default();
     Ok((text, given.events.get(..given.own()).unwrap_or_default().to_vec()))
 }
 
@@ -222,15 +226,20 @@ fn given(
     let all = |events: Vec<TestEvent>| events.into_iter().map(for_all).collect();
     if let Some(path) = &args.input {
         let events = read_input(path, &severities)?;
-        return Ok(Given { events: all(events), origin: "from the input", is_real: true });
+        return Ok(Given { events: all(events), origin: "from the input", is_real: true, invented: None });
     }
     if let Some(name) = &args.fixture {
         let events = compiled.fixtures.named(name).map_err(CliError::Usage)?;
-        return Ok(Given { events: all(events.to_vec()), origin: "from the fixture", is_real: true });
+        return Ok(Given {
+            events: all(events.to_vec()),
+            origin: "from the fixture",
+            is_real: true,
+            invented: None,
+        });
     }
     if let Some(count) = args.last {
         let events = last(preview, usize::from(count), &severities, context)?;
-        return Ok(Given { events: all(events), origin: "from the history", is_real: true });
+        return Ok(Given { events: all(events), origin: "from the history", is_real: true, invented: None });
     }
     Ok(examples(preview))
 }
@@ -238,7 +247,8 @@ fn given(
 fn examples(preview: &Preview<'_>) -> Given {
     let (events, is_invented) = preview.examples();
     let origin = if is_invented { "invented, as its types have no example" } else { "an example" };
-    Given { events, origin, is_real: false }
+    let invented = events.first().filter(|_| is_invented).map(|event| event.event_type.to_string());
+    Given { events, origin, is_real: false, invented }
 }
 
 /// The events of a file or of stdin.

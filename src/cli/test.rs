@@ -206,8 +206,9 @@ fn run_tests<'c>(cases: &'c Cases<'c>, wanted: &Wanted<'_>) -> Vec<Ran<'c>> {
 
 fn text(ran: &[Ran<'_>], took: Duration, sources: &Sources, terminal: &Terminal) -> String {
     if ran.is_empty() {
-        return "no tests; a subscriber has them in [[tests]], and `aside test ID` runs those of a shipped one\n"
-            .to_owned();
+        let none =
+            "no tests; a subscriber has them in [[tests]], and `aside test ID` runs those of a shipped one";
+        return format!("{}\n", terminal.wrap(none, 0, 2));
     }
     let mut text = String::new();
     let by_subscriber: Vec<&[Ran<'_>]> = ran.chunk_by(|a, b| a.subscriber() == b.subscriber()).collect();

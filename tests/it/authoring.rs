@@ -50,6 +50,16 @@ fn tests_of_new_subscribers_notice_changes() {
 }
 
 #[test]
+fn preview_of_unknown_type_names_next_command() {
+    let own = "[subscriber]\nid = \"orders\"\n[events]\ntypes = [\"shop.order.placed\"]\n";
+    let home = Home::with(&[("subscribers/orders.toml", own)]);
+    let preview = home.print(&["preview", "orders"]);
+    assert!(preview.ends_with("\nnext: aside new event shop.order.placed\n"), "{preview}");
+    home.print(&["new", "subscriber", "fails", "--type", "tool.call.failure", "--from", "example"]);
+    assert!(!home.print(&["preview", "fails"]).contains("next: aside new event"));
+}
+
+#[test]
 fn new_subscriber_comes_from_unmatched_events() {
     let home = Home::new();
     let _daemon = home.serve();

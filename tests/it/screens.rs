@@ -320,6 +320,8 @@ fn errors_and_findings_fit_eighty_columns() {
         (&["publish", "A"], false),
         (&["exchange", "demo", "aftertool"], false),
         (&["edit", "nosuch"], false),
+        (&["test"], true),
+        (&["edit", "reminder", "priority=normal", "window_ms=500"], true),
         (&["token", "list"], true),
         (&["check"], true),
         (&["install", "claude-code"], true),
