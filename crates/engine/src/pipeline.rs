@@ -402,7 +402,8 @@ impl Pipeline {
     }
 
     /// Counts an event in its dedupe window and its threshold, and returns the sum with the level that
-    /// it reached; a critical one goes on without a level. An event that reaches one goes on even if it is a repeat: no row counts it.
+    /// it reached; a critical one goes on without a level. An event that reaches one goes on even if it
+    /// is a repeat: no row counts it.
     fn count(
         &mut self,
         seq: Seq,
