@@ -176,7 +176,8 @@ fn drawn(
         true => page.hostile(first),
         false => page.batches(&given),
     };
-    let next = given.invented.as_ref().map(|name| format!("\nnext: aside new event {name}\n"));
+    let next = |name: &String| terminal.wrap(&format!("next: aside new event {name}"), 0, 2);
+    let next = given.invented.as_ref().map(|name| format!("\n{}\n", next(name)));
     let text = text + &next.unwrap_or_default();
     Ok((text, given.events.get(..given.own()).unwrap_or_default().to_vec()))
 }

@@ -515,9 +515,8 @@ fn server_start_reload_and_own_stop_are_silent() {
     }
     said.push(client.prompt());
     assert_eq!(said.iter().flatten().collect::<Vec<_>>(), Vec::<&String>::new());
-    let sources = home.get("/v1/sources?since=1d");
-    let ports =
-        at(&sources, "/sources").as_array().expect("a list").iter().find(|one| one["name"] == "ports");
+    let sources = home.get("/v1/sources?since=1d")["sources"].as_array().cloned().expect("a list");
+    let ports = sources.iter().find(|one| one["name"] == "ports");
     assert_eq!(ports.map(|ports| &ports["events"]), Some(&json!(0)));
 }
 
