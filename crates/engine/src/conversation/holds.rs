@@ -227,19 +227,20 @@ impl Sessions {
     /// Ends the holds of a suppression; returns the notifications that had one. The caller decides again
     /// about them, and then calls [`Sessions::release_for_user`].
     pub fn end_suppression(&mut self, is_over: impl Fn(&Hold) -> bool) -> SortedSet<NotificationId> {
-        let mut released = SortedSet::new();
+        // Sorted at the end: a silence may hold a hundred thousand.
+        let mut released = Vec::new();
         self.standing.suppressed.retain(|id, holds| {
             let before = holds.len();
             holds.retain(|hold| !is_over(hold));
             if holds.len() < before {
-                released.insert(*id);
+                released.push(*id);
             }
             !holds.is_empty()
         });
         let mut is_its = |notification: &Notification, hold: &Hold| {
             let is_its = is_over(hold);
             if is_its {
-                released.insert(notification.id);
+                released.push(notification.id);
             }
             is_its
         };
@@ -249,7 +250,8 @@ impl Sessions {
             }
         }
         self.standing.for_user.end_holds(is_its);
-        released
+        released.sort_unstable();
+        released.into_iter().collect()
     }
 
     /// The sessions in which some of `notifications` are pending, with each of them.

@@ -152,7 +152,7 @@ impl Unclaimed {
             {
                 waiting.notification = left;
                 resolved.extend(waiting.notification.is_resolved().then_some(*key));
-            } else if left.is_resolved() {
+            } else if left.is_resolved() && !waiting.resolved_in.contains(&resolution.scope) {
                 waiting.resolved_in.push(resolution.scope.clone());
             }
         }
