@@ -397,6 +397,19 @@ more: 3 pending (ci_check 2; tool_failure 1); 4 events evicted (lint 4)
     }
 
     #[test]
+    fn each_of_several_blocks_names_its_severity() {
+        let warning =
+            Notification { severity: Severity::Warning, ..notification("n1", Priority::High, "a: 1") };
+        let info = Notification { severity: Severity::Info, ..notification("n2", Priority::High, "b: 2") };
+        let (warning, info) = (item(&warning, false), item(&info, false));
+        let block =
+            |text: &str| format!("<notification source=\"ci_check\" id=\"7fq2kd\">\n{text}\n</notification>");
+        let both = [block("severity: warning\na: 1"), block("b: 2")].join("\n");
+        assert_eq!(written_as(Format::XmlEach, &[warning, info]), both);
+        assert_eq!(written_as(Format::XmlEach, &[warning]), block("a: 1"));
+    }
+
+    #[test]
     fn provider_carriers_hold_xml_as_one_string() {
         let (xml, json) = (written(Format::Xml), |text: &str| serde_json::to_string(text).expect("JSON"));
         assert_eq!(written(Format::UserPrefix), format!("{xml}\n\n"));

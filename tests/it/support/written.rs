@@ -97,7 +97,11 @@ fn read_blocks(text: &str, count: usize) -> Vec<Value> {
         assert!(is_name(source) && id.strip_suffix("\">").is_some_and(is_name), "{first}");
         let document = rest.strip_suffix("\n</notification>").expect("a last line");
         assert_no_token(document);
-        items(decode(document), 1).remove(0)
+        let mut document = decode(document);
+        if let Some(fields) = document.as_object_mut().filter(|_| count > 1) {
+            assert_named(fields.remove("severity").as_ref());
+        }
+        items(document, 1).remove(0)
     };
     blocks.iter().enumerate().map(read).collect()
 }
@@ -125,13 +129,17 @@ fn items(document: Value, count: usize) -> Vec<Value> {
 /// The contents below one head.
 fn group(mut fields: Map<String, Value>) -> Vec<Value> {
     assert!(fields.remove("subscriber").is_some_and(|name| name.is_string()), "{fields:?}");
-    // `info` is left out.
-    assert!(fields.remove("severity").is_none_or(|word| word.is_string() && word != "info"), "{fields:?}");
+    assert_named(fields.remove("severity").as_ref());
     match fields.remove("notifications") {
         Some(Value::Array(items)) if fields.is_empty() => items.into_iter().map(content).collect(),
         Some(list) => panic!("next to the list {list} is {fields:?}"),
         None => vec![content(Value::Object(fields))],
     }
+}
+
+/// Fails for the severity `info`, which is left out.
+fn assert_named(severity: Option<&Value>) {
+    assert!(severity.is_none_or(|word| word.is_string() && word != "info"), "{severity:?}");
 }
 
 /// Unwraps a content that is under a key of its own, because it has a key of the frame.

@@ -33,6 +33,11 @@ pub(super) fn write(items: &[Item<'_>], overflow: &Overflow) -> String {
     compose(items, items.len(), Fields::new(), more(overflow).as_deref(), Severities::Written)
 }
 
+/// Writes the document of one notification of several, each with a wrapper of its own.
+pub(super) fn write_one_of_several(item: Item<'_>) -> String {
+    compose(&[item], 1, Fields::new(), None, Severities::WrittenAlone)
+}
+
 /// Writes the document for a carrier without a wrapper, with the injection's id, and with the total
 /// if it exceeds the number shown.
 pub(super) fn write_alone(carrier: &Carrier<'_>, items: &[Item<'_>], overflow: &Overflow) -> String {
@@ -57,8 +62,10 @@ pub(super) fn write_group(group: &[Item<'_>], total: usize) -> String {
 /// Where the severity of an item stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Severities {
-    /// Above its content.
+    /// Above its content; of a single item from `error` on.
     Written,
+    /// Above its content, also of a single item.
+    WrittenAlone,
     /// In the heading of its group.
     InHeading,
 }
@@ -66,7 +73,7 @@ enum Severities {
 impl Severities {
     /// The field of an item, if it has one.
     fn field(self, severity: Option<&'static str>) -> Option<(&'static str, FrameValue<'static>)> {
-        severity.filter(|_| self == Self::Written).map(|severity| (SEVERITY, FrameValue::Word(severity)))
+        severity.filter(|_| self != Self::InHeading).map(|severity| (SEVERITY, FrameValue::Word(severity)))
     }
 }
 
@@ -96,7 +103,11 @@ fn compose(
     let counts: &[&str] = if head.is_empty() { &[] } else { &[NOT_RUN_KEY, INJECTION, COUNT, SHOWN] };
     let document = match items {
         [item] if total == 1 => {
-            let severity = severities.field(item.severity_alone());
+            let severity = match severities {
+                Severities::WrittenAlone => item.severity(),
+                Severities::Written | Severities::InHeading => item.severity_alone(),
+            };
+            let severity = severities.field(severity);
             let above = head.into_iter().chain(severity).chain(marks(item)).collect();
             single(&Part::from_item(item, above, counts), more)
         }

@@ -31,9 +31,11 @@ pub(super) fn write_each(carrier: &Carrier<'_>, items: &[Item<'_>], overflow: &O
     let one = |source: &str, document: &str| {
         block(carrier, "notification", &format!("source=\"{}\"", attribute(source)), document)
     };
-    let each = items
-        .iter()
-        .map(|item| one(item.notification.subscriber.as_str(), &toon::write(&[*item], &Overflow::default())));
+    let document = |item: Item<'_>| match items.len() {
+        1 => toon::write(&[item], &Overflow::default()),
+        _ => toon::write_one_of_several(item),
+    };
+    let each = items.iter().map(|item| one(item.notification.subscriber.as_str(), &document(*item)));
     let more = toon::more(overflow).map(|more| one(OWN, &format!("{MORE}: {more}")));
     carrier.begun(each.chain(more).collect::<Vec<_>>().join("\n"))
 }
