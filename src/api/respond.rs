@@ -97,7 +97,7 @@ fn find(view: &EngineView<'_>, asked: &str, of: Option<&SessionId>) -> Result<Op
     for session in of_sessions {
         for id in session.injector.ids_that_begin(asked) {
             let received = session.injector.received(&id);
-            let priority = session.injector.priority_of(&id);
+            let priority = session.injector.notification(&id).map(|own| own.priority);
             match found.iter_mut().find(|known| known.id == id) {
                 Some(known) if received.is_delivered() => known.received = received,
                 Some(_) => {}

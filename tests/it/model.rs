@@ -322,7 +322,7 @@ impl Live {
                         self.engine.ends(hold).is_some_and(|until| until > self.now)
                     }
                     // A repetition may be recalled.
-                    Hold::Deferred { by: DelayedBy::Repetition, .. } => false,
+                    Hold::Deferred { by: DelayedBy::Repetition | DelayedBy::Answer, .. } => false,
                     Hold::Deferred { waits, by: DelayedBy::Subscriber | DelayedBy::Event, .. } => {
                         waits.iter().all(|wait| matches!(wait, Wait::Until(at) if *at > self.now))
                     }

@@ -73,6 +73,7 @@ fn delivered(bodies: &[Body]) -> String {
         | PipelineOutput::Batched { .. }
         | PipelineOutput::Resolved(_)
         | PipelineOutput::Holds(_)
+        | PipelineOutput::Unseen(_)
         | PipelineOutput::Events { .. }
         | PipelineOutput::Ended { .. } => None,
     });

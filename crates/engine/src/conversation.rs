@@ -9,8 +9,10 @@
 
 pub mod injector;
 
+mod answers;
 mod budgets;
 mod delivery;
+mod dismissed;
 mod ended;
 mod exchange;
 mod fanout;
@@ -19,6 +21,7 @@ mod holds;
 mod lifecycle;
 mod naming;
 mod region;
+mod resolved_in;
 mod retained;
 mod session;
 mod sessions;

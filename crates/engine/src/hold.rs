@@ -114,6 +114,8 @@ pub enum DelayedBy {
     Event,
     /// It is a repetition, which `[repeat]` of its subscriber makes.
     Repetition,
+    /// It was delivered for the last time, and ends if nobody answers.
+    Answer,
 }
 
 /// What a delay waits for.
@@ -249,6 +251,23 @@ impl Hold {
         self.into()
     }
 
+    /// Whether it is for the same cause: of two holds of a suppression, one is enough.
+    fn has_cause_of(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Silenced { by, .. }, Self::Silenced { by: other, .. }) => by == other,
+            (Self::Inhibited { by, .. }, Self::Inhibited { by: other, .. }) => by == other,
+            (own, other) => own == other,
+        }
+    }
+
+    /// Whether it is that of a silence or an inhibition.
+    pub const fn is_suppression(&self) -> bool {
+        match self {
+            Self::Silenced { .. } | Self::Inhibited { .. } => true,
+            Self::Quiet { .. } | Self::Deferred { .. } | Self::Snoozed { .. } | Self::Budget { .. } => false,
+        }
+    }
+
     /// When it began.
     pub const fn since(&self) -> Timestamp {
         match self {
@@ -271,6 +290,15 @@ impl Hold {
                 .min(),
             Self::Budget { until, .. } => *until,
             Self::Silenced { .. } | Self::Inhibited { .. } => None,
+        }
+    }
+}
+
+/// Adds the holds that are for a cause of their own.
+pub fn add_holds(holds: &mut Vec<Hold>, new: impl IntoIterator<Item = Hold>) {
+    for hold in new {
+        if !holds.iter().any(|own| own.has_cause_of(&hold)) {
+            holds.push(hold);
         }
     }
 }

@@ -146,14 +146,14 @@ pub enum LedgerEntry {
         /// The session.
         session: SessionId,
     },
-    /// The delivered notification waits for its repetition of this number.
+    /// The delivered notification waits for its repetition, or after the last one for an answer.
     Repeated {
         /// The notification.
         notification: NotificationId,
         /// The session.
         session: SessionId,
-        /// The number, from 1.
-        number: u32,
+        /// The number of the repetition, from 1; `None` if there is no other.
+        number: Option<u32>,
     },
     /// The notification was answered.
     Responded {

@@ -455,12 +455,35 @@ impl Notification {
 
     /// Whether `newer` has a later event for each of its states.
     pub fn is_superseded_by(&self, newer: &Self) -> bool {
+        self.is_outdated_by(&newer.subscriber, &newer.states)
+    }
+
+    /// Whether later reports of a subscriber, in key order, are about each of its states.
+    pub fn is_outdated_by(&self, subscriber: &SubscriberId, later: &[State]) -> bool {
         let has_later = |state: &State| {
-            let first = newer.states.partition_point(|other| other.key < state.key);
-            let of_key = newer.states.iter().skip(first).take_while(|other| other.key == state.key);
+            let first = later.partition_point(|other| other.key < state.key);
+            let of_key = later.iter().skip(first).take_while(|other| other.key == state.key);
             of_key.into_iter().any(|other| other.replaces(state))
         };
-        !self.states.is_empty() && self.subscriber == newer.subscriber && self.states.iter().all(has_later)
+        !self.states.is_empty() && self.subscriber == *subscriber && self.states.iter().all(has_later)
+    }
+}
+
+/// A report that nobody gets. What is older about the same state is out of date.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unseen {
+    /// Its subscriber.
+    pub subscriber: SubscriberId,
+    /// The sessions that it is for.
+    pub scope: Scope,
+    /// Its state; `None` if its subscriber has no `supersede_key`.
+    pub state: Option<State>,
+}
+
+impl Unseen {
+    /// Whether a notification is out of date.
+    pub fn outdates(&self, older: &Notification) -> bool {
+        older.is_outdated_by(&self.subscriber, self.state.as_slice())
     }
 }
 

@@ -209,7 +209,7 @@ impl Pipeline {
             return self.end(seq, Reason::Stale);
         }
         if let Some(by) = resources.muted {
-            return self.end(seq, Reason::Muted { by: Arc::clone(by) });
+            return self.end_unseen(seq, event, scope, Reason::Muted { by: Arc::clone(by) });
         }
         if self.rule.absence.is_some() {
             return self.note_presence(seq, event, resources, now);
@@ -231,7 +231,7 @@ impl Pipeline {
         if let Some(hold) = &suppressed
             && !self.is_condition(seq, event)
         {
-            return self.end(seq, row::reason(hold));
+            return self.end_unseen(seq, event, scope, row::reason(hold));
         }
         let threshold = match self.count(seq, event, &scope, weight, resources, now) {
             Ok(threshold) => threshold,

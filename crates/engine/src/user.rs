@@ -157,13 +157,14 @@ impl Users {
         self.get(user).and_then(|settings| settings.level).unwrap_or(Activation::Active)
     }
 
-    /// Why a user does not get what `rule` makes of `events`, in words; `None` if the user does.
-    pub fn mutes<'e>(
+    /// Why a user does not get what `rule` makes of `event`, in words; `None` if the user does. An event
+    /// that is forgotten has only its subscriber.
+    pub fn mutes(
         &self,
         user: &str,
         place: Option<Place<'_>>,
         rule: &Subscriber,
-        events: impl Iterator<Item = &'e Arc<Event>> + Clone,
+        event: Option<&Arc<Event>>,
         priority: Priority,
     ) -> Option<Arc<str>> {
         let own = self.of.get(user)?;
@@ -174,7 +175,7 @@ impl Users {
         if own.settings.disables(rule) {
             return Some(format!("{who} disabled {}", rule.id.in_file()).into());
         }
-        own.mutes.find(place, rule, events, priority).map(|mute| format!("{who} muted {mute}").into())
+        own.mutes.find(place, rule, event?, priority).map(|mute| format!("{who} muted {mute}").into())
     }
 }
 

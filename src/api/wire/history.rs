@@ -334,7 +334,7 @@ impl LedgerLine {
             }
             LedgerEntry::Repeated { notification, session, number } => Self {
                 session: text(session),
-                detail: Some(number.to_string()),
+                detail: number.map(|number| number.to_string()),
                 notification: text(notification),
                 ..line
             },

@@ -202,12 +202,13 @@ impl HoldView {
     }
 }
 
-/// The key that delays a notification: of its subscriber, or of its events.
+/// What delays a notification: a key of its subscriber or of its events, or that nobody has answered.
 fn cause_of_delay(by: DelayedBy) -> &'static str {
     match by {
         DelayedBy::Subscriber => "limits.deliver_after",
         DelayedBy::Event => "deliver_after",
         DelayedBy::Repetition => "repeat.after",
+        DelayedBy::Answer => "no answer yet",
     }
 }
 

@@ -86,6 +86,11 @@ pub(in crate::cli) fn sentence(line: &LedgerLine, names: &Names) -> String {
                 "{notification} is pending again in session {session}: the context was lost, and its condition still holds"
             )
         }
+        EntryKind::Repeated if line.detail.is_none() => {
+            format!(
+                "{notification} was delivered to session {session} for the last time and waits for an answer"
+            )
+        }
         EntryKind::Repeated => {
             format!("{notification} waits in session {session} for its repetition {detail}")
         }
@@ -172,7 +177,9 @@ fn next_after(line: &LedgerLine, history: &[LedgerLine]) -> String {
             format!("the next exchange at its point delivers it; aside inbox dismiss {notification} ends it")
         }
         EntryKind::Repeated => {
-            format!("aside inbox acknowledge {notification} answers it, so that it is not repeated")
+            format!(
+                "aside inbox acknowledge {notification} answers it, so that it neither comes again nor ends as unanswered"
+            )
         }
         EntryKind::Responded => nothing(),
         EntryKind::Injected => {

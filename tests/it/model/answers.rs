@@ -57,7 +57,8 @@ impl Account {
     /// Nobody answered it after its last delivery.
     pub(super) fn end_unanswered(&mut self, id: &NotificationId, session: &SessionId) {
         let place = std::mem::replace(self.place(session, id), Place::Over);
-        assert!(matches!(place, Place::Over | Place::Leased { .. }), "{id} in {session}: {place:?}");
+        assert_eq!(place, Place::Queued { again: false }, "{id} in {session}");
+        assert!(self.repeated.contains(&(session.clone(), *id)), "{id} in {session}");
     }
 
     fn wait_again(&mut self, id: &NotificationId, session: &SessionId) {
@@ -72,7 +73,7 @@ impl Account {
 /// critical ones too.
 pub(super) fn is_put_off(holds: &[Hold]) -> bool {
     holds.iter().any(|hold| match hold {
-        Hold::Snoozed { .. } | Hold::Deferred { by: DelayedBy::Repetition, .. } => true,
+        Hold::Snoozed { .. } | Hold::Deferred { by: DelayedBy::Repetition | DelayedBy::Answer, .. } => true,
         Hold::Silenced { by, .. } => silences_critical(*by),
         Hold::Deferred { by: DelayedBy::Subscriber | DelayedBy::Event, .. }
         | Hold::Quiet { .. }

@@ -237,6 +237,7 @@ impl Transcript {
             }
             LedgerEntry::Repeated { notification, session, number } => {
                 let name = self.name(notification);
+                let number = number.map_or_else(|| "last".to_owned(), |number| number.to_string());
                 self.line(at, "repeated", &format!("{name} {session} number={number}"));
             }
             LedgerEntry::Responded { notification, session, action, by } => {

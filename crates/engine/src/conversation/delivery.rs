@@ -23,12 +23,9 @@ use super::{
 };
 use crate::{
     event::{Scope, SessionId},
-    exchange::{Decision, InjectionId},
+    exchange::InjectionId,
     ledger::{ConfirmedBy, LedgerEntry, Reason},
-    notification::{
-        InjectionPoint, Notification, NotificationId, Resolution,
-        repeat::{Action, Response},
-    },
+    notification::{InjectionPoint, Notification, NotificationId, Resolution, Unseen},
     session::SessionState,
     sorted::SortedMap,
 };
@@ -156,6 +153,7 @@ impl Sessions {
         let (mut ended, is_for_others) = self.fanout.resolve(resolution);
         self.standing.retained.resolve(resolution);
         self.standing.unresolved.resolve(resolution);
+        self.standing.dismissed.resolve(resolution);
         self.standing.for_user.resolve(resolution);
         self.end_for_user(&Reason::Withdrawn, Notification::is_resolved);
         ended.extend(self.unclaimed.take_resolved(resolution).iter().map(|resolved| resolved.id));
@@ -174,65 +172,6 @@ impl Sessions {
                 self.catch_up(key);
             }
             if self.table.get_mut(key).injector.resolve(resolution) {
-                self.refresh(key);
-            }
-        }
-    }
-
-    /// Applies the user's decision about a notification: in one queue, or in every place where it
-    /// waits.
-    pub fn decide(&mut self, session: Option<&SessionId>, notification: &NotificationId, decision: Decision) {
-        if decision == Decision::Dismiss {
-            let key = session.and_then(|id| self.table.key(id));
-            if session.is_none() || key.is_some() {
-                self.standing.unresolved.dismiss(notification, key);
-            }
-            if session.is_none() {
-                self.standing.retained.forget(notification);
-                self.end_for_user(&Reason::Dismissed, |own| own.id == *notification);
-            }
-        }
-        let concerned: Vec<SessionKey> = match session {
-            Some(id) => {
-                self.catch_up_session(id);
-                self.table.key(id).into_iter().collect()
-            }
-            None => {
-                if self.fanout.contains(notification) {
-                    self.catch_up_all();
-                }
-                if decision == Decision::Dismiss && self.unclaimed.take(notification).is_some() {
-                    self.end(*notification, Reason::Dismissed);
-                }
-                // One table lookup per session, some hundred nanoseconds: an index of ids would
-                // cost memory for each of a million notifications.
-                let mut keys = self.table.keys();
-                keys.retain(|key| self.table.get(*key).injector.waits(notification));
-                keys
-            }
-        };
-        for key in concerned {
-            if self.table.get_mut(key).injector.decide(notification, decision) {
-                self.refresh(key);
-            }
-        }
-    }
-
-    /// Applies an answer to a notification in every session that has or had it.
-    pub fn respond(&mut self, notification: &NotificationId, response: &Response, now: Timestamp) {
-        if self.fanout.contains(notification) {
-            self.catch_up_all();
-        }
-        if response.action == Action::Dismiss {
-            self.standing.unresolved.dismiss(notification, None);
-            self.standing.retained.forget(notification);
-            self.end_for_user(&Reason::Dismissed, |own| own.id == *notification);
-            if self.unclaimed.take(notification).is_some() {
-                self.end(*notification, Reason::Dismissed);
-            }
-        }
-        for key in self.table.keys() {
-            if self.table.get_mut(key).injector.respond(notification, response, now) {
                 self.refresh(key);
             }
         }
@@ -339,6 +278,28 @@ impl Sessions {
         self.standing.retained.keep(notification);
     }
 
+    /// Ends what is out of date in the sessions of a report that nobody gets.
+    pub fn outdate(&mut self, newer: &Unseen) {
+        self.standing.retained.outdate(newer);
+        if newer.state.is_none() {
+            return;
+        }
+        self.standing.unresolved.outdate(newer);
+        self.end_for_user(&Reason::Superseded, |own| newer.outdates(own));
+        for older in self.unclaimed.take_outdated(&newer.scope, &newer.subscriber, newer.state.as_slice()) {
+            self.end(older.id, Reason::Superseded);
+        }
+        let is_in_log = self.fanout.any(|own| newer.outdates(own));
+        for key in self.table.known_concerned(&newer.scope) {
+            if is_in_log {
+                self.catch_up(key);
+            }
+            if self.table.get_mut(key).injector.outdate(newer) {
+                self.refresh(key);
+            }
+        }
+    }
+
     /// Keeps a notification for the next session in scope.
     ///
     /// `left_by`: the session that had it before; `earlier`: whether it may have been delivered
@@ -352,7 +313,8 @@ impl Sessions {
         let waits_until = notification.created_at + self.settings.sessions.unclaimed_ttl;
         let expires_at = notification.expires_at.unwrap_or(waits_until);
         self.record(LedgerEntry::Unclaimed { notification: notification.id });
-        for older in self.unclaimed.take_superseded(&notification) {
+        let Notification { scope, subscriber, states, .. } = &*notification;
+        for older in self.unclaimed.take_outdated(scope, subscriber, states) {
             self.end(older.id, Reason::Superseded);
         }
         if let Some(evicted) = self.unclaimed.keep(notification, expires_at, left_by, earlier) {

@@ -62,7 +62,12 @@ impl Fanout {
 
     /// Whether a notification is in the log.
     pub(super) fn contains(&self, id: &NotificationId) -> bool {
-        self.log.iter().any(|notification| notification.id == *id)
+        self.any(|notification| notification.id == *id)
+    }
+
+    /// Whether one that `is_wanted` selects is in the log.
+    pub(super) fn any(&self, is_wanted: impl Fn(&Notification) -> bool) -> bool {
+        self.log.iter().any(|notification| is_wanted(notification))
     }
 
     /// Applies a resolution to the conditions in the log.

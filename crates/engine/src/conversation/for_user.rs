@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use super::{ended::EndedRules, injector::Suppress};
 use crate::{
-    hold::{Hold, HoldKind},
+    hold::{Hold, HoldKind, add_holds},
     ledger::Reason,
     notification::{Audience, Notification, NotificationId, Resolution, SubscriberId},
     snapshot,
@@ -84,9 +84,9 @@ impl ForUser {
         }
     }
 
-    /// Whether a notification waits.
-    pub(super) fn contains(&self, notification: &NotificationId) -> bool {
-        self.waiting.get(notification).is_some()
+    /// A notification that waits.
+    pub(super) fn notification(&self, id: &NotificationId) -> Option<&Arc<Notification>> {
+        self.waiting.get(id).map(|own| &own.notification)
     }
 
     /// Those for the user alone, the one that was made first first, with their holds.
@@ -95,6 +95,12 @@ impl ForUser {
         let mut own: Vec<_> = own.map(|own| (&own.notification, own.holds.as_slice())).collect();
         own.sort_by_key(|(notification, _)| (notification.created_at, notification.id));
         own
+    }
+
+    /// Those with a hold that `is_wanted` selects.
+    pub(super) fn held_by(&self, is_wanted: impl Fn(&Hold) -> bool) -> Vec<NotificationId> {
+        let wanted = self.waiting.iter().filter(|(_, own)| own.holds.iter().any(&is_wanted));
+        wanted.map(|(id, _)| *id).collect()
     }
 
     /// Ends the holds that `is_over` selects.
@@ -161,7 +167,7 @@ impl ForUser {
         let mut ended = Vec::new();
         for (id, waiting) in self.waiting.iter_mut() {
             match decide(&waiting.notification) {
-                Some(Suppress::Hold(hold)) => waiting.holds.push(hold),
+                Some(Suppress::Hold(holds)) => add_holds(&mut waiting.holds, holds),
                 Some(Suppress::End(reason)) => ended.push((*id, reason)),
                 None => {}
             }

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     event::{EventRef, Scope, SessionId},
-    hold::{Hold, HoldKind, SilenceId},
+    hold::{Hold, HoldKind, SilenceId, add_holds},
     ledger::Reason,
     notification::{Activation, Audience, Notification, NotificationId, SubscriberId},
     sorted::{SortedMap, SortedSet},
@@ -82,41 +82,33 @@ impl Sessions {
 }
 
 impl Sessions {
-    /// Keeps the hold of a suppressed notification for the queues that take it.
-    pub fn keep_hold(&mut self, notification: NotificationId, hold: Hold) {
+    /// Keeps the holds of a suppressed notification for the queues that take it.
+    pub fn keep_holds(&mut self, notification: NotificationId, holds: Vec<Hold>) {
         if self.standing.suppressed.len() >= standing::KEPT_MAX {
             self.standing.suppressed.pop_first();
         }
-        self.standing.suppressed.get_or_default(notification).push(hold);
+        add_holds(self.standing.suppressed.get_or_default(notification), holds);
     }
 
     /// Suppresses what is pending in the sessions that `concerns` selects, and what waits for a session
-    /// to open and is within `scope`; `decide` says what becomes of each notification.
+    /// to open and is within `scope`; `decide` says what becomes of each notification in all sessions, and
+    /// in each one.
     pub fn suppress(
         &mut self,
-        decide: &mut dyn FnMut(&Notification) -> Option<Suppress>,
+        decide: &mut dyn FnMut(&Notification, Option<&SessionView<'_>>) -> Option<Suppress>,
         concerns: &dyn Fn(&SessionView<'_>) -> bool,
         scope: &Scope,
     ) -> Suppressed {
         self.catch_up_all();
-        let mut done = Suppressed::default();
-        // Never iterated.
-        let mut decided: HashMap<NotificationId, Option<Suppress>> = HashMap::new();
-        let mut decide = |notification: &Notification| {
-            let decide = || {
-                let suppress = decide(notification);
-                done.count_one(notification, suppress.as_ref());
-                suppress
-            };
-            decided.entry(notification.id).or_insert_with(decide).clone()
-        };
+        let mut deciding = Deciding { decide, decided: HashMap::new(), done: Suppressed::default() };
         for key in self.table.keys() {
             let session = self.table.get(key);
-            if !concerns(&session.view()) {
+            let view = session.view();
+            if !concerns(&view) {
                 continue;
             }
             let chosen: Vec<(NotificationId, Suppress)> = (session.injector.pending_notifications())
-                .filter_map(|notification| Some((notification.id, decide(notification)?)))
+                .filter_map(|own| Some((own.id, deciding.in_session(own, &view)?)))
                 .collect();
             if chosen.is_empty() {
                 continue;
@@ -127,17 +119,23 @@ impl Sessions {
         }
         let unclaimed = self.unclaimed.in_order().into_iter().filter(|waiting| scope.covers(&waiting.scope));
         for notification in unclaimed.cloned().collect::<Vec<_>>() {
-            if let Some(Suppress::End(reason)) = decide(&notification) {
+            if let Some(Suppress::End(reason)) = deciding.in_all(&notification) {
                 self.unclaimed.take(&notification.id);
                 self.end(notification.id, reason);
             }
         }
-        let mut decide_covered = |own: &Notification| scope.covers(&own.scope).then(|| decide(own)).flatten();
+        let mut decide_covered =
+            |own: &Notification| scope.covers(&own.scope).then(|| deciding.in_all(own)).flatten();
         self.suppress_for_user(&mut decide_covered);
-        for (id, hold) in std::mem::take(&mut done.holds) {
-            if *scope == Scope::All {
-                self.keep_hold(id, hold);
-            }
+        let Deciding { decided, done, .. } = deciding;
+        if *scope == Scope::All {
+            let of_all = decided.into_iter().filter_map(|(id, decided)| match decided.in_all {
+                Some(Suppress::Hold(holds)) => Some((id, holds)),
+                Some(Suppress::End(_)) | None => None,
+            });
+            let mut of_all: Vec<_> = of_all.collect();
+            of_all.sort_unstable_by_key(|(id, _)| *id);
+            of_all.into_iter().for_each(|(id, holds)| self.keep_holds(id, holds));
         }
         done
     }
@@ -170,7 +168,7 @@ impl Sessions {
         let Some(key) = self.table.key(session) else { return };
         let pending = self.table.get(key).injector.pending_notification(&notification);
         if let Some(hold) = pending.and_then(|own| self.standing.quiet_hold(own)) {
-            self.with_queue(key, |injector| injector.suppress(notification, &Suppress::Hold(hold)));
+            self.with_queue(key, |injector| injector.suppress(notification, &Suppress::Hold(vec![hold])));
         }
     }
 
@@ -224,34 +222,30 @@ impl Sessions {
         }
     }
 
-    /// Ends the holds of a suppression; returns the notifications that had one. The caller decides again
-    /// about them, and then calls [`Sessions::release_for_user`].
+    /// Ends the holds of all suppressions on what has one that `is_over` selects; returns these
+    /// notifications. The caller decides again about them, as what is left may not suppress all of their
+    /// events, and then calls [`Sessions::release_for_user`].
     pub fn end_suppression(&mut self, is_over: impl Fn(&Hold) -> bool) -> SortedSet<NotificationId> {
         // Sorted at the end: a silence may hold a hundred thousand.
         let mut released = Vec::new();
         self.standing.suppressed.retain(|id, holds| {
-            let before = holds.len();
-            holds.retain(|hold| !is_over(hold));
-            if holds.len() < before {
+            let is_its = holds.iter().any(&is_over);
+            if is_its {
                 released.push(*id);
             }
-            !holds.is_empty()
+            !is_its
         });
-        let mut is_its = |notification: &Notification, hold: &Hold| {
-            let is_its = is_over(hold);
-            if is_its {
-                released.push(notification.id);
-            }
-            is_its
-        };
-        for key in self.table.keys() {
-            if self.table.get_mut(key).injector.release_holds(&mut is_its) {
-                self.refresh(key);
-            }
-        }
-        self.standing.for_user.end_holds(is_its);
+        let queued = self.views().flat_map(|session| session.injector.held_by(&is_over));
+        released.extend(queued);
+        released.extend(self.standing.for_user.held_by(&is_over));
         released.sort_unstable();
-        released.into_iter().collect()
+        let released: SortedSet<NotificationId> = released.into_iter().collect();
+        let is_its = |own: &Notification, hold: &Hold| hold.is_suppression() && released.contains(&own.id);
+        if !released.is_empty() {
+            self.release_all(is_its);
+            self.standing.for_user.end_holds(is_its);
+        }
+        released
     }
 
     /// The sessions in which some of `notifications` are pending, with each of them.
@@ -294,7 +288,7 @@ impl Sessions {
         &mut self,
         notification: &Arc<Notification>,
         audience: Audience,
-        suppressed: Option<Hold>,
+        suppressed: Vec<Hold>,
     ) {
         self.end_for_user(&Reason::Superseded, |older| older.is_superseded_by(notification));
         let mut holds = self.standing.holds(notification);
@@ -365,21 +359,55 @@ impl Sessions {
 /// What a suppression that began concerned.
 #[derive(Debug, Clone, Default)]
 pub struct Suppressed {
-    /// Number of notifications of each subscriber that ended.
-    pub ended: SortedMap<SubscriberId, u64>,
-    /// The holds of the others.
-    holds: Vec<(NotificationId, Hold)>,
+    /// The silence and the subscriber of each notification that a silence ended.
+    pub silenced: Vec<(SilenceId, SubscriberId)>,
     /// Number of all.
     pub count: u64,
 }
 
-impl Suppressed {
-    fn count_one(&mut self, notification: &Notification, suppress: Option<&Suppress>) {
-        match suppress {
-            Some(Suppress::End(_)) => *self.ended.get_or_default(notification.subscriber.clone()) += 1,
-            Some(Suppress::Hold(hold)) => self.holds.push((notification.id, hold.clone())),
-            None => return,
+/// The decisions about notifications.
+struct Deciding<'a> {
+    decide: &'a mut dyn FnMut(&Notification, Option<&SessionView<'_>>) -> Option<Suppress>,
+    decided: HashMap<NotificationId, Decided>,
+    done: Suppressed,
+}
+
+/// What becomes of a notification.
+#[derive(Debug, Clone)]
+struct Decided {
+    /// In all sessions.
+    in_all: Option<Suppress>,
+    /// Whether it is counted.
+    is_counted: bool,
+}
+
+impl Deciding<'_> {
+    fn in_all(&mut self, notification: &Notification) -> Option<Suppress> {
+        let Self { decide, decided, .. } = self;
+        let decided = decided
+            .entry(notification.id)
+            .or_insert_with(|| Decided { in_all: decide(notification, None), is_counted: false });
+        let suppress = decided.in_all.clone();
+        self.count(notification, suppress.as_ref());
+        suppress
+    }
+
+    fn in_session(&mut self, notification: &Notification, session: &SessionView<'_>) -> Option<Suppress> {
+        self.in_all(notification).or_else(|| {
+            let suppress = (self.decide)(notification, Some(session));
+            self.count(notification, suppress.as_ref());
+            suppress
+        })
+    }
+
+    /// Counts a notification once, however many sessions have it.
+    fn count(&mut self, notification: &Notification, suppress: Option<&Suppress>) {
+        let decided = self.decided.get_mut(&notification.id).filter(|one| !one.is_counted);
+        let (Some(decided), Some(suppress)) = (decided, suppress) else { return };
+        decided.is_counted = true;
+        self.done.count += 1;
+        if let Suppress::End(Reason::Silenced { by }) = suppress {
+            self.done.silenced.push((*by, notification.subscriber.clone()));
         }
-        self.count += 1;
     }
 }

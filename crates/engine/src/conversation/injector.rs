@@ -245,7 +245,7 @@ impl Injector {
     /// state of an ended turn or batch of calls is dropped. Call it once per exchange.
     pub fn note_exchange(&mut self, exchange: &Exchange, now: Timestamp) {
         self.expire_pending(now);
-        self.queue.end_holds(now);
+        self.end_holds(now);
         self.note_turn(exchange);
         if self.cancelled.as_ref().is_some_and(|batch| batch.is_over(exchange, now)) {
             self.cancelled = None;
@@ -351,7 +351,7 @@ impl Injector {
             self.run_out(lease, now);
         }
         self.expire_pending(now);
-        self.queue.end_holds(now);
+        self.end_holds(now);
     }
 
     /// When [`Self::handle_timeout`] is due.

@@ -29,8 +29,10 @@ impl Sessions {
     /// The conditions that hold for a session, in order: the most urgent first, then the newest.
     pub fn conditions_of<'a>(&'a self, session: &SessionId) -> impl Iterator<Item = RegionEntry<'a>> {
         let known = self.table.known(session);
-        let own = known.into_iter().flat_map(|known| {
-            self.standing.unresolved.iter().filter(move |holding| is_condition_of(known, holding))
+        let own = known.into_iter().flat_map(move |known| {
+            self.standing.unresolved.iter().filter(move |holding| {
+                is_condition_of(known, holding) && !self.has_dismissed(known, &holding.notification)
+            })
         });
         own.map(|Holding { notification, made_of, .. }| RegionEntry { notification, made_of: *made_of })
     }
@@ -94,7 +96,9 @@ impl Sessions {
 
     /// Number of changes of what regions can have, since the start of the process.
     pub fn region_changes(&self) -> u64 {
-        self.standing.unresolved.changes() + self.standing.retained.changes()
+        self.standing.unresolved.changes()
+            + self.standing.retained.changes()
+            + self.standing.dismissed.changes()
     }
 }
 
@@ -102,6 +106,6 @@ fn is_condition_of(session: &Session, holding: &Holding) -> bool {
     let notification = &holding.notification;
     session.is_concerned_by(&notification.scope)
         && !holding.dismissed_in.contains(&session.key)
-        && !holding.resolved_in.iter().any(|scope| session.is_concerned_by(scope))
+        && !holding.resolved_in.concerns(|scope| session.is_concerned_by(scope))
         && session.injector.may_be_shown(notification)
 }

@@ -8,10 +8,13 @@ use std::{collections::VecDeque, sync::Arc};
 use journal::time::Timestamp;
 use serde::{Deserialize, Serialize, Serializer};
 
-use super::ended::EndedRules;
+use super::{
+    ended::EndedRules,
+    resolved_in::{Reach, ResolvedIn},
+};
 use crate::{
     event::Scope,
-    notification::{Notification, NotificationId, Resolution, SubscriberId},
+    notification::{Notification, NotificationId, Resolution, SubscriberId, Unseen},
     snapshot,
     sorted::{SortedMap, SortedSet},
 };
@@ -47,7 +50,17 @@ impl From<SortedMap<SubscriberId, OfSubscriber>> for Retained {
 /// Those of one subscriber, the newest last.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(transparent)]
-struct OfSubscriber(#[serde(with = "snapshot::shared::list")] VecDeque<Arc<Notification>>);
+struct OfSubscriber(VecDeque<Kept>);
+
+/// A retained notification.
+#[derive(Debug, Serialize, Deserialize)]
+struct Kept {
+    #[serde(with = "snapshot::shared")]
+    notification: Arc<Notification>,
+    /// Where all of its conditions were resolved.
+    #[serde(default, skip_serializing_if = "ResolvedIn::is_empty")]
+    resolved_in: ResolvedIn,
+}
 
 impl Retained {
     /// Retains a notification, if its subscriber wants that, in place of those about the same states;
@@ -56,54 +69,68 @@ impl Retained {
         if notification.retain_until.is_none() {
             return;
         }
-        self.changes += 1;
-        let OfSubscriber(own) = self.by_subscriber.get_or_default(notification.subscriber.clone());
-        let is_replaced = |older: &Notification| match notification.states.is_empty() {
+        self.forget_older(&notification.subscriber, |older| match notification.states.is_empty() {
             true => older.scope == notification.scope,
             false => older.is_superseded_by(notification),
-        };
-        let ends = &mut self.ends;
-        own.retain(|older| {
-            let is_left = !is_replaced(older);
-            if !is_left {
-                ends.remove(&end_of(older));
-            }
-            is_left
         });
-        own.push_back(Arc::clone(notification));
+        self.changes += 1;
+        let Self { by_subscriber, ends, .. } = self;
+        let OfSubscriber(own) = by_subscriber.get_or_default(notification.subscriber.clone());
+        own.push_back(Kept { notification: Arc::clone(notification), resolved_in: ResolvedIn::default() });
         for evicted in own.drain(..own.len().saturating_sub(RETAINED_MAX)) {
-            ends.remove(&end_of(&evicted));
+            ends.remove(&end_of(&evicted.notification));
         }
         ends.insert(end_of(notification));
     }
 
-    /// Applies a resolution: what has no condition left is not retained.
+    /// Forgets what is out of date, because nobody gets what is newer.
+    pub(super) fn outdate(&mut self, newer: &Unseen) {
+        self.forget_older(&newer.subscriber, |older| match newer.state {
+            Some(_) => newer.outdates(older),
+            None => older.scope == newer.scope,
+        });
+    }
+
+    fn forget_older(&mut self, subscriber: &SubscriberId, is_older: impl Fn(&Notification) -> bool) {
+        let Self { by_subscriber, ends, changes } = self;
+        let Some(OfSubscriber(own)) = by_subscriber.get_mut(subscriber) else { return };
+        own.retain(|Kept { notification, .. }| {
+            let is_older = is_older(notification);
+            if is_older {
+                ends.remove(&end_of(notification));
+                *changes += 1;
+            }
+            !is_older
+        });
+    }
+
+    /// Applies a resolution: what has no condition left is not retained for the sessions that it is for.
     pub(super) fn resolve(&mut self, resolution: &Resolution) {
         let Self { by_subscriber, ends, changes } = self;
         let Some(OfSubscriber(own)) = by_subscriber.get_mut(&resolution.subscriber) else { return };
-        own.retain_mut(|retained| {
-            let Some(left) = resolution.applied_to(retained) else { return true };
-            *changes += 1;
-            *retained = left;
-            if retained.is_resolved() {
-                ends.remove(&end_of(retained));
+        own.retain_mut(|Kept { notification, resolved_in }| {
+            let Some(left) = resolution.applied_to(notification) else { return true };
+            match resolved_in.reach(resolution, &notification.subscriber, &notification.scope) {
+                Reach::Nowhere => return true,
+                Reach::Part => {
+                    let is_new = left.is_resolved() && resolved_in.note(resolution, &notification.unresolved);
+                    *changes += u64::from(is_new);
+                    return true;
+                }
+                Reach::Everywhere => *notification = left,
             }
-            !retained.is_resolved()
+            *changes += 1;
+            if notification.is_resolved() {
+                ends.remove(&end_of(notification));
+            }
+            !notification.is_resolved()
         });
     }
 
     /// Forgets one that the user dismissed.
     pub(super) fn forget(&mut self, notification: &NotificationId) {
-        let Self { by_subscriber, ends, changes } = self;
-        for OfSubscriber(own) in by_subscriber.values_mut() {
-            own.retain(|retained| {
-                let is_it = retained.id == *notification;
-                if is_it {
-                    ends.remove(&end_of(retained));
-                    *changes += 1;
-                }
-                !is_it
-            });
+        for subscriber in self.by_subscriber.keys().cloned().collect::<Vec<_>>() {
+            self.forget_older(&subscriber, |own| own.id == *notification);
         }
     }
 
@@ -117,8 +144,8 @@ impl Retained {
     /// Takes the rules that ended out of the others.
     pub(super) fn end_rules(&mut self, ended: &EndedRules) {
         for retained in self.by_subscriber.values_mut().flat_map(|OfSubscriber(own)| own) {
-            if let Some(left) = ended.applied_to(retained) {
-                *retained = left;
+            if let Some(left) = ended.applied_to(&retained.notification) {
+                retained.notification = left;
             }
         }
     }
@@ -130,7 +157,10 @@ impl Retained {
         now: Timestamp,
     ) -> impl Iterator<Item = &'r Arc<Notification>> + use<'r, 'f> {
         let all = self.by_subscriber.values().flat_map(|OfSubscriber(own)| own);
-        all.filter(move |retained| !is_over(retained, now) && concerns(&retained.scope))
+        let is_for = move |Kept { notification, resolved_in }: &&Kept| {
+            !is_over(notification, now) && concerns(&notification.scope) && !resolved_in.concerns(concerns)
+        };
+        all.filter(is_for).map(|retained| &retained.notification)
     }
 
     /// When the next one is over.
@@ -144,7 +174,7 @@ impl Retained {
             return;
         }
         for OfSubscriber(own) in self.by_subscriber.values_mut() {
-            own.retain(|retained| !is_over(retained, at));
+            own.retain(|retained| !is_over(&retained.notification, at));
         }
         self.by_subscriber.retain(|_, OfSubscriber(own)| !own.is_empty());
         self.note_ends();
@@ -153,7 +183,7 @@ impl Retained {
 
     fn note_ends(&mut self) {
         let all = self.by_subscriber.values().flat_map(|OfSubscriber(own)| own);
-        self.ends = all.map(|retained| end_of(retained)).collect();
+        self.ends = all.map(|retained| end_of(&retained.notification)).collect();
     }
 
     /// Number of changes since the start of the process.

@@ -102,6 +102,7 @@ impl Sessions {
         self.catch_up_all();
         self.standing.retained.forget_of(&ended.retained);
         self.standing.retained.end_rules(ended);
+        self.standing.dismissed.forget_of(&ended.conditions);
         self.standing.unresolved.forget(|one| ended.conditions.contains(&one.subscriber));
         self.unclaimed.end_rules(ended);
         self.end_rules_for_user(ended);
@@ -199,7 +200,7 @@ impl Sessions {
                     .any(|known| known.injector.waits(notification))
                     || decision == Decision::Dismiss
                         && (self.unclaimed.contains(notification)
-                            || self.standing.for_user.contains(notification))
+                            || self.standing.for_user.notification(notification).is_some())
                     || self.fanout.contains(notification)
             }
         }

@@ -3,7 +3,10 @@
 use journal::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::{for_user::ForUser, injector, retained::Retained, session::SessionKey, unresolved::Unresolved};
+use super::{
+    dismissed::Dismissed, for_user::ForUser, injector, retained::Retained, session::SessionKey,
+    unresolved::Unresolved,
+};
 use crate::{
     budget::SourceAccounts,
     hold::{Hold, Postponed},
@@ -27,6 +30,9 @@ pub(crate) struct Standing {
     /// What waits for the user.
     #[serde(default)]
     pub(super) for_user: ForUser,
+    /// The conditions that were dismissed.
+    #[serde(default)]
+    pub(super) dismissed: Dismissed,
     /// The conditions that hold.
     #[serde(default)]
     pub(super) unresolved: Unresolved,

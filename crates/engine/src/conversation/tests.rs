@@ -43,7 +43,7 @@ fn held_notice_to_the_user_can_be_dismissed() {
     let mut all = sessions();
     let waiting = notification("n1".to_owned(), Priority::High);
     let hold = Hold::Snoozed { since: NOW, until: Timestamp::from_millis(9) };
-    all.pass_to_user(&waiting, Audience::User, Some(hold));
+    all.pass_to_user(&waiting, Audience::User, vec![hold]);
     assert!(all.can_decide(None, &waiting.id, Decision::Dismiss));
     assert!(!all.can_decide(None, &waiting.id, Decision::Discuss));
     all.decide(None, &waiting.id, Decision::Dismiss);

@@ -14,14 +14,14 @@ use serde::{Deserialize, Serialize};
 use super::{
     ended::EndedRules,
     injector::{Earlier, RecentIds},
-    unresolved::RESOLVED_IN_MAX,
+    resolved_in::{Reach, ResolvedIn},
 };
 use journal::time::{Timestamp, deadlines::Alarms};
 
 use crate::{
     event::{Scope, SessionId},
     exchange::InjectionId,
-    notification::{Notification, NotificationId, Priority, Resolution, SubscriberId},
+    notification::{Notification, NotificationId, Priority, Resolution, State, SubscriberId},
     snapshot,
     sorted::{SortedMap, SortedSet},
 };
@@ -46,8 +46,8 @@ pub(super) struct Waiting {
     /// Whether it may have been delivered there.
     pub(super) earlier: Earlier,
     /// Where all of its conditions are resolved: sessions of these do not get it.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    resolved_in: Vec<Scope>,
+    #[serde(default, skip_serializing_if = "ResolvedIn::is_empty")]
+    resolved_in: ResolvedIn,
 }
 
 impl Waiting {
@@ -97,7 +97,7 @@ impl Unclaimed {
         }
         self.arrivals += 1;
         let (key, scope) = ((notification.priority, self.arrivals), notification.scope.clone());
-        let resolved_in = Vec::new();
+        let resolved_in = ResolvedIn::default();
         self.insert(key, Waiting { notification, expires_at, left_by, earlier, resolved_in });
         let of_scope = self.by_scope.get(&scope).expect("it was just put there");
         let over = if of_scope.len() > SCOPE_MAX {
@@ -126,16 +126,22 @@ impl Unclaimed {
         }
     }
 
-    /// Removes the notifications that `newer` supersedes in its scope, in order.
-    pub(super) fn take_superseded(&mut self, newer: &Notification) -> Vec<Arc<Notification>> {
-        if newer.states.is_empty() {
+    /// Removes the notifications of this scope that later reports of a subscriber supersede, in order.
+    pub(super) fn take_outdated(
+        &mut self,
+        scope: &Scope,
+        subscriber: &SubscriberId,
+        later: &[State],
+    ) -> Vec<Arc<Notification>> {
+        if later.is_empty() {
             return Vec::new();
         }
-        let of_scope = self.by_scope.get(&newer.scope).into_iter().flatten();
-        let is_superseded = |key: &&Key| {
-            self.waiting.get(*key).is_some_and(|waiting| waiting.notification.is_superseded_by(newer))
+        let of_scope = self.by_scope.get(scope).into_iter().flatten();
+        let is_outdated = |key: &&Key| {
+            let waiting = self.waiting.get(*key);
+            waiting.is_some_and(|waiting| waiting.notification.is_outdated_by(subscriber, later))
         };
-        let keys: Vec<Key> = of_scope.filter(is_superseded).copied().collect();
+        let keys: Vec<Key> = of_scope.filter(is_outdated).copied().collect();
         keys.into_iter().map(|key| self.remove(key).notification).collect()
     }
 
@@ -147,13 +153,16 @@ impl Unclaimed {
         for key in met.flat_map(|(_, keys)| keys) {
             let Some(waiting) = self.waiting.get_mut(key) else { continue };
             let Some(left) = resolution.applied_to(&waiting.notification) else { continue };
-            if waiting.resolved_in.len() >= RESOLVED_IN_MAX
-                || resolution.scope.covers(&waiting.notification.scope)
-            {
-                waiting.notification = left;
-                resolved.extend(waiting.notification.is_resolved().then_some(*key));
-            } else if left.is_resolved() && !waiting.resolved_in.contains(&resolution.scope) {
-                waiting.resolved_in.push(resolution.scope.clone());
+            let Notification { subscriber, scope, unresolved, .. } = &*waiting.notification;
+            match waiting.resolved_in.reach(resolution, subscriber, scope) {
+                Reach::Everywhere => {
+                    waiting.notification = left;
+                    resolved.extend(waiting.notification.is_resolved().then_some(*key));
+                }
+                Reach::Part if left.is_resolved() => {
+                    waiting.resolved_in.note(resolution, unresolved);
+                }
+                Reach::Part | Reach::Nowhere => {}
             }
         }
         resolved.into_iter().map(|key| self.remove(key).notification).collect()
@@ -174,7 +183,7 @@ impl Unclaimed {
         let (mut keys, mut evicted) = (Vec::new(), Evicted::new());
         for (scope, of_scope) in self.by_scope.iter().filter(|(scope, _)| concerns(scope)) {
             let holds_there = |key: &&Key| {
-                self.waiting.get(*key).is_some_and(|waiting| !waiting.resolved_in.iter().any(&concerns))
+                self.waiting.get(*key).is_some_and(|waiting| !waiting.resolved_in.concerns(&concerns))
             };
             keys.extend(of_scope.iter().filter(holds_there).copied());
             for (subscriber, count) in self.evicted.remove(scope).unwrap_or_default() {

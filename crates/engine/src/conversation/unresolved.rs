@@ -16,10 +16,12 @@ use hashbrown::HashMap;
 use journal::time::Timestamp;
 use serde::{Deserialize, Serialize, Serializer, ser::SerializeStruct};
 
-use super::session::SessionKey;
+use super::{
+    resolved_in::{Reach, ResolvedIn},
+    session::SessionKey,
+};
 use crate::{
-    event::Scope,
-    notification::{Notification, NotificationId, Priority, RegionUse, Resolution, State, StateKey},
+    notification::{Notification, NotificationId, Priority, RegionUse, Resolution, State, StateKey, Unseen},
     snapshot,
 };
 
@@ -27,9 +29,6 @@ use crate::{
 const UNRESOLVED_MAX: usize = 16_384;
 /// Most bytes of their contents.
 const BYTES_MAX: usize = 16 << 20;
-/// Most parts of the sessions in which a condition was resolved that holds in others; beyond it, it is
-/// resolved in all.
-pub(super) const RESOLVED_IN_MAX: usize = 16;
 
 /// The place of a notification: its urgency, then the newest first.
 type Rank = (Reverse<Priority>, Reverse<Timestamp>, NotificationId);
@@ -44,9 +43,9 @@ pub(super) struct Holding {
     /// The sessions in which the user dismissed it.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub(super) dismissed_in: BTreeSet<SessionKey>,
-    /// The scopes in which all of its conditions were resolved.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(super) resolved_in: Vec<Scope>,
+    /// Where all of its conditions were resolved.
+    #[serde(default, skip_serializing_if = "ResolvedIn::is_empty")]
+    pub(super) resolved_in: ResolvedIn,
 }
 
 impl Holding {
@@ -83,7 +82,8 @@ impl Unresolved {
         self.changes += 1;
         let made_of = u32::try_from(notification.unresolved.len()).unwrap_or(u32::MAX);
         let notification = Arc::clone(notification);
-        self.add(Holding { notification, made_of, dismissed_in: BTreeSet::new(), resolved_in: Vec::new() });
+        let (dismissed_in, resolved_in) = (BTreeSet::new(), ResolvedIn::default());
+        self.add(Holding { notification, made_of, dismissed_in, resolved_in });
         while self.holding.len() > UNRESOLVED_MAX || self.bytes > BYTES_MAX {
             let Some((last, _)) = self.holding.last_key_value() else { break };
             self.remove(*last);
@@ -108,20 +108,30 @@ impl Unresolved {
         }
     }
 
+    /// Removes what is out of date, because nobody gets what is newer.
+    pub(super) fn outdate(&mut self, newer: &Unseen) {
+        for rank in self.with_keys(newer.state.iter().map(|state| state.key)) {
+            let own = self.holding.get(&rank).map(|holding| &holding.notification);
+            if own.is_some_and(|own| newer.scope.covers(&own.scope) && newer.outdates(own)) {
+                self.remove(rank);
+            }
+        }
+    }
+
     /// Ends the conditions that an event resolves.
     pub(super) fn resolve(&mut self, resolution: &Resolution) {
         for rank in self.with_keys(resolution.keys.iter().copied()) {
             let Some(holding) = self.holding.get_mut(&rank) else { continue };
-            let scope = &holding.notification.scope;
-            if holding.notification.subscriber != resolution.subscriber || !resolution.scope.meets(scope) {
-                continue;
-            }
-            let is_for_all = resolution.scope.covers(scope) || holding.resolved_in.len() >= RESOLVED_IN_MAX;
-            if is_for_all {
-                self.change(rank, |left| left.unresolved.retain(|state| !resolution.ends(state)));
-            } else if holding.notification.unresolved.iter().all(|state| resolution.ends(state)) {
-                holding.resolved_in.push(resolution.scope.clone());
-                self.changes += 1;
+            let Notification { subscriber, scope, unresolved, .. } = &*holding.notification;
+            match holding.resolved_in.reach(resolution, subscriber, scope) {
+                Reach::Everywhere => {
+                    self.change(rank, |left| left.unresolved.retain(|state| !resolution.ends(state)));
+                }
+                Reach::Part => {
+                    let is_new = holding.resolved_in.note(resolution, unresolved);
+                    self.changes += u64::from(is_new);
+                }
+                Reach::Nowhere => {}
             }
         }
     }
@@ -251,7 +261,7 @@ impl From<Stored> for Unresolved {
 mod tests {
     use super::*;
     use crate::{
-        event::{Seq, SessionId},
+        event::{Scope, Seq, SessionId},
         notification::SubscriberId,
     };
 
@@ -302,10 +312,17 @@ mod tests {
         unresolved.insert(&made(1, &[1], Priority::Normal));
         let own = Scope::Session(SessionId::new("s1"));
         unresolved.resolve(&resolution(2, 1, own.clone()));
-        assert_eq!(unresolved.iter().next().map(|one| one.resolved_in.clone()), Some(vec![own.clone()]));
-        for _ in 0..RESOLVED_IN_MAX {
+        let is_resolved = |unresolved: &Unresolved, own: &Scope| {
+            unresolved.iter().next().map(|one| one.resolved_in.concerns(|scope| scope == own))
+        };
+        assert_eq!(is_resolved(&unresolved, &own), Some(true));
+        assert_eq!(is_resolved(&unresolved, &Scope::Session(SessionId::new("s2"))), Some(false));
+        for number in 2..=16 {
             unresolved.resolve(&resolution(3, 1, own.clone()));
+            unresolved.resolve(&resolution(3, 1, Scope::Session(SessionId::new(&format!("s{number}")))));
         }
+        assert_eq!(ids(&unresolved), ["n1"]);
+        unresolved.resolve(&resolution(3, 1, Scope::Session(SessionId::new("s17"))));
         assert_eq!(ids(&unresolved), Vec::<&str>::new());
     }
 

@@ -228,11 +228,15 @@ impl Engine {
                     self.recent.insert(notification, events.0);
                     if let Some(hold) = hold {
                         self.region_changes += 1;
-                        self.sessions.keep_hold(notification, hold);
+                        self.sessions.keep_holds(notification, vec![hold]);
                     }
                 }
                 PipelineOutput::Resolved(resolution) => {
                     self.sessions.withdraw(&resolution);
+                    self.drain_sessions();
+                }
+                PipelineOutput::Unseen(newer) => {
+                    self.sessions.outdate(&newer);
                     self.drain_sessions();
                 }
                 PipelineOutput::Holds(change) => self.change_holds(&rule.id, &change, now),
@@ -266,6 +270,11 @@ impl Engine {
             events: notification.events.clone(),
             created_at: notification.created_at,
         });
+        if self.sessions.is_dismissed(&notification) {
+            self.sessions.end_dismissed(notification.id);
+            self.drain_sessions();
+            return;
+        }
         if audience != Audience::Agent {
             self.pass_to_user(&notification, audience, now);
         }

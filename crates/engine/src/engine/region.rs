@@ -7,8 +7,7 @@ use crate::{
     conversation::{RegionEntry, SessionView},
     event::{Scope, SessionId},
     hold::Hold,
-    notification::{Notification, Priority},
-    pipeline::{mute::Place, silence::Matchers},
+    notification::Notification,
     region::{Fact, Region},
 };
 
@@ -55,28 +54,9 @@ impl Engine {
 
     /// Whether a silence, a mute or an inhibiting event keeps a notification from a session.
     fn is_kept_from(&self, session: &SessionView<'_>, notification: &Notification) -> bool {
-        let is_suppressing = |hold: &Hold| matches!(hold, Hold::Silenced { .. } | Hold::Inhibited { .. });
-        self.sessions.suppressed(&notification.id).iter().any(is_suppressing)
-            || self.is_silenced_in(session, notification)
+        self.sessions.suppressed(&notification.id).iter().any(Hold::is_suppression)
+            || self.is_suppressed_in(session, notification)
             || self.is_muted_in(session, notification)
-    }
-
-    /// Whether silences in force suppress each event of a notification in a session, also one that
-    /// was delivered before they began.
-    fn is_silenced_in(&self, session: &SessionView<'_>, notification: &Notification) -> bool {
-        if self.silences().in_force().next().is_none() {
-            return false;
-        }
-        let rule = self.rules.position(&notification.subscriber);
-        let rule = rule.and_then(|at| self.rules.subscribers.get(at));
-        let Some((rule, events)) = rule.zip(self.recent.get(notification.id)) else { return false };
-        let place = Place { session: session.id, workspace: session.harness.workspace.as_deref() };
-        let is_for = |matchers: &Matchers| {
-            !matchers.is_scoped() || place.is_meant(matchers.session.as_ref(), matchers.workspace.as_ref())
-        };
-        let is_critical = notification.priority == Priority::Critical;
-        !events.is_empty()
-            && events.iter().all(|event| self.silences().find(rule, event, is_critical, is_for).is_some())
     }
 }
 

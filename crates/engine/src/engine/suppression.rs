@@ -13,7 +13,7 @@ use super::{
     parts::{Engine, Taken, pipeline, resources},
 };
 use crate::{
-    conversation::{SessionView, Sessions, Suppress},
+    conversation::{SessionView, Sessions, Suppress, Suppressed},
     event::{Event, Scope, SessionId, Severity},
     hold::{Hold, SilenceId},
     ledger::{LedgerEntry, Reason},
@@ -24,7 +24,7 @@ use crate::{
         recent::RecentEvents,
         row,
         silence::{Began, Matchers, Silence, Silences},
-        suppression::Chosen,
+        suppression::{Chosen, Suppressors},
     },
     rules::CompiledRules,
 };
@@ -32,26 +32,64 @@ use crate::{
 /// The type of the event about what a silence suppressed.
 pub const SILENCE_ENDED: &str = "silence.ended";
 
-/// Finds what suppresses pending notifications.
+/// Finds what suppresses notifications.
+#[derive(Clone, Copy)]
 struct Finder<'a> {
     rules: &'a CompiledRules,
     recent: &'a RecentEvents,
     resources: Resources<'a>,
-    pipelines: &'a mut [Pipeline],
+    pipelines: &'a [Pipeline],
     now: Timestamp,
 }
 
 impl Finder<'_> {
-    /// What becomes of a notification.
-    fn decide(&mut self, notification: &Notification, chosen: &Chosen<'_>) -> Option<Suppress> {
-        let pipeline = self.pipelines.get_mut(self.rules.position(&notification.subscriber)?)?;
+    fn suppressors(self, notification: &Notification, chosen: &Chosen<'_>) -> Option<Suppressors> {
+        let pipeline = self.pipelines.get(self.rules.position(&notification.subscriber)?)?;
         let events = self.recent.get(notification.id)?;
         let mut events = notification.events.iter().copied().zip(events);
-        let hold = pipeline.suppressor_of(notification, &mut events, chosen, self.resources, self.now)?;
+        Some(pipeline.suppressors_of(notification, &mut events, chosen, self.resources, self.now))
+    }
+
+    /// What becomes of a notification.
+    fn decide(self, notification: &Notification, chosen: &Chosen<'_>) -> Option<Suppress> {
+        let Suppressors { holds, is_of_all } = self.suppressors(notification, chosen)?;
+        let first = holds.first().filter(|_| is_of_all)?;
         Some(match notification.nature {
-            Nature::Occurrence => Suppress::End(row::reason(&hold)),
-            Nature::Condition => Suppress::Hold(hold),
+            Nature::Occurrence => Suppress::End(row::reason(first)),
+            Nature::Condition => Suppress::Hold(holds),
         })
+    }
+
+    /// What becomes of a notification because something has `begun` to suppress: alone, or with the others
+    /// `in_force` what it leaves.
+    fn decide_begun(
+        self,
+        notification: &Notification,
+        begun: &Chosen<'_>,
+        in_force: &Chosen<'_>,
+    ) -> Option<Suppress> {
+        let Suppressors { holds, is_of_all } = self.suppressors(notification, begun)?;
+        let chosen = if is_of_all { begun } else { in_force };
+        if holds.is_empty() { None } else { self.decide(notification, chosen) }
+    }
+
+    /// Whether something suppresses in a part of the sessions.
+    fn has_parts(self) -> bool {
+        self.resources.silences.is_scoped() || self.pipelines.iter().any(Pipeline::inhibits_in_part)
+    }
+}
+
+/// Whether a silence in force concerns a session; `None` for all sessions.
+fn is_for(matchers: &Matchers, session: Option<&SessionView<'_>>) -> bool {
+    session.map_or(!matchers.is_scoped(), |session| concerns(matchers, session))
+}
+
+/// Whether what an event of this scope inhibits in a session concerns a notification; `None` for all
+/// sessions.
+fn is_around(own: &Scope, notification: &Notification, session: Option<&SessionView<'_>>) -> bool {
+    match session {
+        Some(session) => own.concerns(session.id, session.harness.workspace.as_deref()),
+        None => own.covers(&notification.scope),
     }
 }
 
@@ -63,27 +101,40 @@ fn concerns(matchers: &Matchers, session: &SessionView<'_>) -> bool {
 
 impl Engine {
     fn finder(&mut self, now: Timestamp) -> (Finder<'_>, &mut Sessions) {
-        let finder = Finder {
-            rules: &self.rules,
-            recent: &self.recent,
-            resources: resources(&self.rules, &self.zone, &self.silences),
-            pipelines: &mut self.pipelines,
-            now,
-        };
-        (finder, &mut self.sessions)
+        let Self { rules, recent, zone, silences, pipelines, sessions, .. } = self;
+        let resources = resources(rules, zone, silences);
+        (Finder { rules, recent, resources, pipelines, now }, sessions)
+    }
+
+    /// Whether what is in force suppresses every event of a notification in a session, also of one that
+    /// was delivered before.
+    pub(super) fn is_suppressed_in(&self, session: &SessionView<'_>, notification: &Notification) -> bool {
+        let Self { rules, recent, zone, silences, pipelines, now, .. } = self;
+        let resources = resources(rules, zone, silences);
+        let finder = Finder { rules, recent, resources, pipelines, now: *now };
+        let is_in = |own: &Scope| is_around(own, notification, Some(session));
+        let chosen = Chosen { is_silence: &|own| is_for(own, Some(session)), is_in: &is_in };
+        finder.decide(notification, &chosen).is_some()
     }
 
     /// Suppresses what a subscriber has pending, because an event has begun to inhibit in `scope`.
     pub(super) fn inhibit_pending(&mut self, subscriber: &SubscriberId, scope: &Scope, now: Timestamp) {
-        let (mut finder, sessions) = self.finder(now);
-        let mut decide = |notification: &Notification| {
-            let is_in = |own: &Scope| own == scope || own.covers(&notification.scope);
-            let chosen = Chosen { is_silence: &|_| false, is_in: &is_in };
-            (notification.subscriber == *subscriber).then(|| finder.decide(notification, &chosen)).flatten()
+        let (finder, sessions) = self.finder(now);
+        let has_parts = finder.has_parts();
+        let mut decide = |notification: &Notification, session: Option<&SessionView<'_>>| {
+            if notification.subscriber != *subscriber || session.is_some() && !has_parts {
+                return None;
+            }
+            let is_begun = |own: &Scope| own == scope || own.covers(&notification.scope);
+            let is_in = |own: &Scope| own == scope || is_around(own, notification, session);
+            let begun = Chosen { is_silence: &|_| false, is_in: &is_begun };
+            let in_force = Chosen { is_silence: &|own| is_for(own, session), is_in: &is_in };
+            finder.decide_begun(notification, &begun, &in_force)
         };
         let is_in =
             |session: &SessionView<'_>| scope.concerns(session.id, session.harness.workspace.as_deref());
-        sessions.suppress(&mut decide, &is_in, scope);
+        let done = sessions.suppress(&mut decide, &is_in, scope);
+        self.count_silenced(&done);
         self.drain_sessions();
     }
 
@@ -100,17 +151,31 @@ impl Engine {
                 self.drain_pipeline(index, now);
             }
         }
-        let (mut finder, sessions) = self.finder(now);
-        let chosen = Chosen { is_silence: &|own| *own == matchers, is_in: &|_| false };
-        let mut decide = |notification: &Notification| finder.decide(notification, &chosen);
+        let (finder, sessions) = self.finder(now);
+        let begun = Chosen { is_silence: &|own| *own == matchers, is_in: &|_| false };
+        let has_parts = finder.has_parts();
+        let mut decide = |notification: &Notification, session: Option<&SessionView<'_>>| {
+            if session.is_some() && !has_parts {
+                return None;
+            }
+            let is_silence = |own: &Matchers| *own == matchers || is_for(own, session);
+            let is_in = |own: &Scope| is_around(own, notification, session);
+            let in_force = Chosen { is_silence: &is_silence, is_in: &is_in };
+            finder.decide_begun(notification, &begun, &in_force)
+        };
         let scope = if matchers.is_scoped() { Scope::Session(SessionId::new("")) } else { Scope::All };
         let done = sessions.suppress(&mut decide, &|session| concerns(&matchers, session), &scope);
-        for (subscriber, count) in &done.ended {
-            (0..*count).for_each(|_| self.silences.count(silence.id, subscriber));
-        }
+        self.count_silenced(&done);
         let began = Began { pending: done.count, rows: rows as u64 };
         self.silences.note_began(silence.id, began);
         self.drain_sessions();
+    }
+
+    /// Counts what ended by silences.
+    fn count_silenced(&mut self, done: &Suppressed) {
+        for (silence, subscriber) in &done.silenced {
+            self.silences.count(*silence, subscriber);
+        }
     }
 
     /// Ends a silence: what it holds is released, and what it ended is said.
@@ -136,11 +201,12 @@ impl Engine {
     pub(super) fn end_suppression(&mut self, is_over: impl Fn(&Hold) -> bool, now: Timestamp) {
         let released = self.sessions.end_suppression(is_over);
         if !released.is_empty() {
-            let (mut finder, sessions) = self.finder(now);
-            let mut decide = |notification: &Notification| {
+            let (finder, sessions) = self.finder(now);
+            let mut decide = |notification: &Notification, session: Option<&SessionView<'_>>| {
                 let is_in = |own: &Scope| own.covers(&notification.scope);
                 let chosen = Chosen { is_silence: &|own| !own.is_scoped(), is_in: &is_in };
-                released.contains(&notification.id).then(|| finder.decide(notification, &chosen)).flatten()
+                let is_it = session.is_none() && released.contains(&notification.id);
+                is_it.then(|| finder.decide(notification, &chosen)).flatten()
             };
             sessions.suppress(&mut decide, &|_| true, &Scope::All);
             for (notification, session) in self.sessions.queues_with(&released) {
@@ -169,12 +235,11 @@ impl Engine {
     ) {
         // A session that opens takes what is retained, also while something suppresses it.
         let is_again = taken == Taken::Again || self.sessions.is_retained(&notification, session);
-        let is_scoped = self.silences.is_scoped() || self.pipelines.iter().any(Pipeline::inhibits_in_part);
-        if !is_scoped && !is_again {
+        let now = self.now;
+        let (finder, sessions) = self.finder(now);
+        if !finder.has_parts() && !is_again {
             return;
         }
-        let now = self.now;
-        let (mut finder, sessions) = self.finder(now);
         let decide = |notification: &Notification, session: &SessionView<'_>| {
             let is_in = |own: &Scope| own.concerns(session.id, session.harness.workspace.as_deref());
             let is_silence = |own: &Matchers| (is_again || own.is_scoped()) && concerns(own, session);
@@ -194,7 +259,7 @@ impl Engine {
         audience: Audience,
         now: Timestamp,
     ) {
-        let (mut finder, sessions) = self.finder(now);
+        let (finder, sessions) = self.finder(now);
         let session = match &notification.scope {
             Scope::Session(id) => sessions.view(id),
             Scope::Workspace(_) | Scope::All | Scope::Part(_) => None,
@@ -216,8 +281,8 @@ impl Engine {
                     reason,
                 });
             }
-            Some(Suppress::Hold(hold)) => self.sessions.pass_to_user(notification, audience, Some(hold)),
-            None => self.sessions.pass_to_user(notification, audience, None),
+            Some(Suppress::Hold(holds)) => self.sessions.pass_to_user(notification, audience, holds),
+            None => self.sessions.pass_to_user(notification, audience, Vec::new()),
         }
         self.drain_sessions();
     }

@@ -37,14 +37,22 @@ impl Finder<'_> {
         user: &str,
         place: Option<Place<'_>>,
         rule: &Subscriber,
-        events: impl Iterator<Item = &'e Arc<Event>> + Clone,
+        events: impl Iterator<Item = &'e Arc<Event>>,
         priority: Priority,
     ) -> Option<Arc<str>> {
-        let by_user = self.users.mutes(user, place, rule, events.clone(), priority);
-        by_user.or_else(|| {
-            let mute = self.rules.mutes.find(place, rule, events, priority)?;
-            Some(format!("aside.toml mutes {mute}").into())
-        })
+        let of_event = |event| {
+            let by_user = self.users.mutes(user, place, rule, event, priority);
+            by_user.or_else(|| {
+                let mute = self.rules.mutes.find(place, rule, event?, priority)?;
+                Some(format!("aside.toml mutes {mute}").into())
+            })
+        };
+        let mut events = events.peekable();
+        if events.peek().is_none() {
+            return of_event(None);
+        }
+        let by: Option<Vec<Arc<str>>> = events.map(|event| of_event(Some(event))).collect();
+        by.and_then(|by| by.into_iter().next())
     }
 
     /// Why a user does not get a notification at `place`, in words. The events of an old one may be
@@ -120,6 +128,7 @@ impl Engine {
     /// what suppresses it in a part of the sessions with this one.
     pub(super) fn admit(&mut self, notification: NotificationId, session: &SessionId, taken: Taken) {
         let now = self.now;
+        self.sessions.end_dismissed_in(notification, session);
         let (mutes, sessions) = self.mutes();
         if !mutes.has_none() {
             let user = sessions.view(session).map(|session| user_of(session.harness).to_owned());
@@ -190,5 +199,5 @@ impl Engine {
 /// The hold of the user's quiet hours, unless the notification is never postponed.
 fn quiet(users: &Users, user: &str, notification: &Notification, now: Timestamp) -> Option<Suppress> {
     let is_urgent = notification.priority == Priority::Critical;
-    users.hold(user, now).filter(|_| !is_urgent).map(Suppress::Hold)
+    users.hold(user, now).filter(|_| !is_urgent).map(|hold| Suppress::Hold(vec![hold]))
 }

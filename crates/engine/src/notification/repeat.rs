@@ -78,6 +78,13 @@ impl Repeat {
         let raised = self.raise.get(index).or(self.raise.last()).copied();
         (!is_over).then(|| (after.wait(now), raised))
     }
+
+    /// How long the last delivery waits for an answer: as long as the last repetition waited for its
+    /// time. `None` if no answer is wanted.
+    pub fn wait_for_answer(&self, now: Timestamp) -> Option<Wait> {
+        let last = self.after.last().filter(|_| self.until == RepeatUntil::Answered);
+        last.map(|after| after.wait(now))
+    }
 }
 
 /// An answer to a notification.

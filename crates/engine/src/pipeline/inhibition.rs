@@ -51,6 +51,8 @@ pub(crate) struct Inhibitions {
     all: SortedMap<(usize, StateKey), Vec<Inhibition>>,
     /// Their number.
     count: usize,
+    /// Number of those for a part of the sessions.
+    scoped: usize,
     /// No later than the first of them ends.
     ends_at: Option<Timestamp>,
 }
@@ -106,15 +108,15 @@ impl Inhibitions {
                 let is_over = |one: &mut Inhibition| {
                     scope.covers(&one.scope) && (trust.is_trusted() || !one.is_trusted)
                 };
-                let before = inhibited.ended.len();
-                inhibited.ended.extend(open.extract_if(.., is_over).map(|one| one.by));
-                self.count -= inhibited.ended.len() - before;
+                let over: Vec<Inhibition> = open.extract_if(.., is_over).collect();
                 if open.is_empty() {
                     self.all.remove(&key);
                 }
+                inhibited.ended.extend(self.discount(&over));
             }
             if is_begin {
                 inhibited.began |= self.begin(key, rule, seq, event, trust, now);
+                inhibited.ended.extend(self.forget_over_bound());
             }
         }
         inhibited
@@ -142,13 +144,25 @@ impl Inhibitions {
         let (is_trusted, severity) = (trust.is_trusted(), event.severity);
         open.push(Inhibition { by: seq, scope, is_trusted, severity, since: now, until });
         self.count += 1;
+        self.scoped += usize::from(event.scope() != Scope::All);
         self.ends_at = Some(self.ends_at.map_or(until, |at| at.min(until)));
-        if self.count > INHIBITIONS_MAX
-            && let Some(first) = self.iter().min_by_key(|one| (one.until, one.by)).map(|one| one.by)
-        {
-            self.remove(|one| one.by == first);
-        }
         true
+    }
+
+    /// Forgets the one that ends first if there are too many.
+    fn forget_over_bound(&mut self) -> Vec<Seq> {
+        if self.count <= INHIBITIONS_MAX {
+            return Vec::new();
+        }
+        let first = self.iter().min_by_key(|one| (one.until, one.by)).map(|one| one.by);
+        self.remove(|one| Some(one.by) == first)
+    }
+
+    /// Counts those that are over; returns their events.
+    fn discount(&mut self, over: &[Inhibition]) -> Vec<Seq> {
+        self.count -= over.len();
+        self.scoped -= over.iter().filter(|one| one.scope != Scope::All).count();
+        over.iter().map(|one| one.by).collect()
     }
 
     /// What inhibits an event everywhere, or where `is_in` is true of its scope.
@@ -184,14 +198,13 @@ impl Inhibitions {
     }
 
     fn remove(&mut self, is_over: impl Fn(&Inhibition) -> bool) -> Vec<Seq> {
-        let mut ended = Vec::new();
+        let mut over = Vec::new();
         self.all.retain(|_, open| {
-            ended.extend(open.extract_if(.., |one| is_over(one)).map(|one| one.by));
+            over.extend(open.extract_if(.., |one| is_over(one)));
             !open.is_empty()
         });
-        self.count -= ended.len();
         self.ends_at = self.iter().map(|one| one.until).min();
-        ended
+        self.discount(&over)
     }
 
     /// When the next one may end.
@@ -211,7 +224,7 @@ impl Inhibitions {
 
     /// Whether one applies to a part of the sessions.
     pub(crate) fn is_scoped(&self) -> bool {
-        self.iter().any(|one| one.scope != Scope::All)
+        self.scoped > 0
     }
 
     fn iter(&self) -> impl Iterator<Item = &Inhibition> {

@@ -154,23 +154,19 @@ impl Mutes {
         self.0.iter().map(|(mute, _)| mute)
     }
 
-    /// The first mute that concerns every one of `events` at `place`; without a place, all sessions
-    /// together.
-    pub fn find<'e>(
+    /// The first mute that concerns `event` at `place`; without a place, all sessions together.
+    pub fn find(
         &self,
         place: Option<Place<'_>>,
         rule: &Subscriber,
-        events: impl Iterator<Item = &'e Arc<Event>> + Clone,
+        event: &Arc<Event>,
         priority: Priority,
     ) -> Option<&Mute> {
         if rule.activity == Activity::Core {
             return None;
         }
         let concerns = |(mute, condition): &&(Mute, Option<Condition>)| {
-            let mut events = events.clone().peekable();
-            mute.is_for(place)
-                && events.peek().is_some()
-                && events.all(|event| mute.matches(rule, event, priority, condition.as_ref()))
+            mute.is_for(place) && mute.matches(rule, event, priority, condition.as_ref())
         };
         self.0.iter().find(concerns).map(|(mute, _)| mute)
     }

@@ -155,20 +155,21 @@ pub(crate) fn supersede(
     if rule.supersede_key.is_empty() {
         return (Vec::new(), Vec::new());
     }
-    let mut state = |row: &Row| State {
-        key: key.state(&rule.supersede_key, rule.wake.trust_in(&row.event), &row.event),
-        seq: row.seq,
-        version: version_of(rule, &row.event),
-    };
     let (mut newest, mut ended): (SortedMap<StateKey, Vec<State>>, _) = (SortedMap::new(), Vec::new());
-    for row in rows.iter() {
-        let state = state(row);
+    for state in rows.iter().filter_map(|row| state_of(rule, key, row.seq, &row.event)) {
         let of_key = newest.get_or_default(state.key);
         ended.extend(of_key.extract_if(.., |older| state.replaces(older)).map(|older| older.seq));
         of_key.push(state);
     }
     rows.retain(|row| !ended.contains(&row.seq));
     (newest.into_values().flatten().collect(), ended)
+}
+
+/// The state that an event reports; `None` without `supersede_key`.
+pub(crate) fn state_of(rule: &Subscriber, key: &mut KeyWriter, seq: Seq, event: &Event) -> Option<State> {
+    let fields = Some(&rule.supersede_key).filter(|fields| !fields.is_empty())?;
+    let key = key.state(fields, rule.wake.trust_in(event), event);
+    Some(State { key, seq, version: version_of(rule, event) })
 }
 
 /// The nature and the conditions of a notification's rows.

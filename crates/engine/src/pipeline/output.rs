@@ -14,7 +14,7 @@ use crate::{
     event::{Event, Scope, Seq},
     hold::Hold,
     ledger::Reason,
-    notification::{Notification, NotificationId, Resolution, SubscriberId, TemplateNotice},
+    notification::{Notification, NotificationId, Resolution, SubscriberId, TemplateNotice, Unseen},
     pipeline::sandbox::account::{ENDLESS, OVER_BUDGET},
     sorted::SortedMap,
 };
@@ -24,6 +24,8 @@ use crate::{
 pub enum PipelineOutput {
     /// What was missed has come: withdraw its conditions.
     Resolved(Resolution),
+    /// An event ended that nobody gets: end what is older about its state.
+    Unseen(Unseen),
     /// A batch closed and was rendered.
     Notification(Arc<Notification>),
     /// The events of the next notification, and what holds it from its beginning.

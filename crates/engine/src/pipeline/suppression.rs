@@ -9,7 +9,9 @@ use std::sync::Arc;
 use journal::time::Timestamp;
 
 use super::{
-    HoldChange, Pipeline, PipelineOutput, Resources, newest,
+    HoldChange, Pipeline, PipelineOutput, Resources,
+    key::KeyWriter,
+    newest,
     row::{self, Row},
     rule::{Weight, is_alone},
     silence::Matchers,
@@ -17,9 +19,9 @@ use super::{
 };
 use crate::{
     event::{Event, Scope, Seq},
-    hold::Hold,
+    hold::{Hold, add_holds},
     ledger::Reason,
-    notification::{Notification, Priority},
+    notification::{Notification, Priority, Unseen},
 };
 
 impl Pipeline {
@@ -60,22 +62,15 @@ impl Pipeline {
             return Some(Hold::Silenced { since: now, by });
         }
         let scope = event.scope();
-        self.inhibitor(seq, event, is_critical, &|own| own.covers(&scope))
-            .map(|by| Hold::Inhibited { since: now, by })
-    }
-
-    /// The event that inhibits another one, among those whose scope `is_in` selects.
-    fn inhibitor(
-        &mut self,
-        seq: Seq,
-        event: &Event,
-        is_critical: bool,
-        is_in: &dyn Fn(&Scope) -> bool,
-    ) -> Option<Seq> {
-        let trust = self.rule.wake.trust_in(event);
-        let found =
-            self.inhibitions.find(&self.rule.inhibit, &mut self.key, seq, event, (trust, is_critical), is_in);
-        found.map(|one| one.by)
+        let found = self.inhibitions.find(
+            &rule.inhibit,
+            &mut self.key,
+            seq,
+            event,
+            (rule.wake.trust_in(event), is_critical),
+            &|own| own.covers(&scope),
+        );
+        found.map(|one| Hold::Inhibited { since: now, by: one.by })
     }
 
     /// Whether what suppressed a row still does.
@@ -113,11 +108,11 @@ impl Pipeline {
 
     /// Ends a row of an open batch, or moves it to one that is held.
     fn suppress_row(&mut self, row: Row, hold: Hold, resources: Resources<'_>, now: Timestamp) {
-        if !self.is_condition(row.seq, &row.event) {
-            return self.end(row.seq, row::reason(&hold));
-        }
         let rule = Arc::clone(&self.rule);
         let scope = territory::scope_for(&rule, &row.event);
+        if !self.is_condition(row.seq, &row.event) {
+            return self.end_unseen(row.seq, &row.event, scope, row::reason(&hold));
+        }
         let group = row::group(&mut self.key, &rule.batching.group_by, &row.event, Some(&hold));
         let row = Row { suppressed: Some(hold), ..row };
         let (full, over) = self.batcher.push(timing(&rule, resources.zone), &scope, group, row, now);
@@ -129,35 +124,58 @@ impl Pipeline {
         }
     }
 
+    /// Ends an event that nobody gets. What is older about its state is not delivered as if it were the
+    /// newest.
+    pub(super) fn end_unseen(&mut self, seq: Seq, event: &Arc<Event>, scope: Scope, reason: Reason) {
+        self.end(seq, reason);
+        let rule = Arc::clone(&self.rule);
+        let state = newest::state_of(&rule, &mut self.key, seq, event);
+        if let Some(newer) = &state {
+            let key = &mut self.key;
+            let mut is_older = |row: &Row| {
+                let own = newest::state_of(&rule, key, row.seq, &row.event);
+                own.is_some_and(|own| newer.replaces(&own))
+            };
+            for row in self.batcher.withdraw(&scope, &mut is_older) {
+                self.end(row.seq, Reason::Superseded);
+            }
+        }
+        if state.is_some() || rule.retain.is_some() {
+            let subscriber = rule.id.clone();
+            self.outputs.push_back(PipelineOutput::Unseen(Unseen { subscriber, scope, state }));
+        }
+    }
+
     /// Whether an event reports a condition, which may still hold later.
     pub(super) fn is_condition(&mut self, seq: Seq, event: &Event) -> bool {
         newest::condition_of(&self.rule, &mut self.key, seq, event).is_some()
     }
 
-    /// What suppresses a notification in a part of the sessions: one of the silences that
-    /// `is_silence` selects, or an event whose scope `is_in` selects, for each of its events.
-    pub fn suppressor_of(
-        &mut self,
+    /// What suppresses the events of a notification: for each one of the silences that `is_silence`
+    /// selects, or an event whose scope `is_in` selects.
+    pub fn suppressors_of(
+        &self,
         notification: &Notification,
         events: &mut dyn Iterator<Item = (Seq, &Arc<Event>)>,
         chosen: &Chosen<'_>,
         resources: Resources<'_>,
         now: Timestamp,
-    ) -> Option<Hold> {
+    ) -> Suppressors {
         let is_critical = notification.priority == Priority::Critical;
-        let rule = Arc::clone(&self.rule);
-        let mut last = None;
+        let (rule, mut key) = (&*self.rule, KeyWriter::default());
+        let mut found = Suppressors { holds: Vec::new(), is_of_all: true };
         for (seq, event) in events {
-            let silence = resources.silences.find(&rule, event, is_critical, |own| (chosen.is_silence)(own));
-            last = Some(match silence {
-                Some(by) => Hold::Silenced { since: now, by },
-                None => {
-                    let by = self.inhibitor(seq, event, is_critical, chosen.is_in)?;
-                    Hold::Inhibited { since: now, by }
-                }
+            let silence = resources.silences.find(rule, event, is_critical, |own| (chosen.is_silence)(own));
+            let silenced = silence.map(|by| Hold::Silenced { since: now, by });
+            let hold = silenced.or_else(|| {
+                let weight = (rule.wake.trust_in(event), is_critical);
+                let found = self.inhibitions.find(&rule.inhibit, &mut key, seq, event, weight, chosen.is_in);
+                found.map(|one| Hold::Inhibited { since: now, by: one.by })
             });
+            found.is_of_all &= hold.is_some();
+            add_holds(&mut found.holds, hold);
         }
-        last
+        found
     }
 
     /// Until when an event inhibits at the latest, if it does.
@@ -169,6 +187,14 @@ impl Pipeline {
     pub fn inhibits_in_part(&self) -> bool {
         self.inhibitions.is_scoped()
     }
+}
+
+/// What suppresses the events of a notification.
+pub struct Suppressors {
+    /// The holds, each cause once.
+    pub holds: Vec<Hold>,
+    /// Whether each event has one.
+    pub is_of_all: bool,
 }
 
 /// Which silences and which scopes count.

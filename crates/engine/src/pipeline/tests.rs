@@ -502,6 +502,7 @@ pub(super) fn outcomes(outputs: &[PipelineOutput]) -> Vec<Outcome> {
         | PipelineOutput::Said { .. }
         | PipelineOutput::Resolved(_)
         | PipelineOutput::Holds(_)
+        | PipelineOutput::Unseen(_)
         | PipelineOutput::Events { .. } => {
             panic!("unexpected {output:?}")
         }
@@ -528,6 +529,7 @@ fn notifications(outputs: &[PipelineOutput]) -> impl Iterator<Item = &Notificati
         | PipelineOutput::Said { .. }
         | PipelineOutput::Resolved(_)
         | PipelineOutput::Holds(_)
+        | PipelineOutput::Unseen(_)
         | PipelineOutput::Events { .. }
         | PipelineOutput::Failed(_) => None,
     })

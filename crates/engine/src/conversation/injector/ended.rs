@@ -1,7 +1,7 @@
 //! The end of what rules left in a session that are no longer in force.
 
 use super::{entry::Entry, parts::Injector};
-use crate::{conversation::ended::EndedRules, hold::Hold, ledger::Reason};
+use crate::{conversation::ended::EndedRules, ledger::Reason};
 
 impl Injector {
     /// Ends the repetitions and delays of rules that are no longer in force, and forgets the delivered
@@ -13,8 +13,7 @@ impl Injector {
         self.delivered.end_rules(ended);
         let is_waiting = |entry: &Entry| {
             let is_wanted = entry.is_recalled || entry.returned_from.is_some();
-            let is_snoozed = entry.holds.iter().any(|hold| matches!(hold, Hold::Snoozed { .. }));
-            entry.is_repeated() && !is_wanted && !is_snoozed
+            entry.is_repeated() && !is_wanted && !entry.is_snoozed()
         };
         let is_over = |entry: &Entry| {
             let has_rule = entry.notification.repeat.is_some();

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     exchange::{InjectionId, Released},
-    hold::{Hold, Wait},
+    hold::{DelayedBy, Hold, Wait},
     ledger::Redelivered,
     notification::{Activation, Cut, InjectionPoint, Interrupt, Notification, Priority},
     snapshot,
@@ -110,6 +110,9 @@ pub(super) struct Entry {
     /// The number of its repetition; 0 for its first delivery.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub(super) reminder: u32,
+    /// How many of its deliveries are no repetitions of its rule, as a snooze made them.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(super) put_off: u8,
     /// How often it was snoozed.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub(super) snoozes: u8,
@@ -188,6 +191,16 @@ impl Entry {
                 self.activation() == Activation::Active
             }
         }
+    }
+
+    /// Whether somebody put it off.
+    pub(super) fn is_snoozed(&self) -> bool {
+        self.holds.iter().any(|hold| matches!(hold, Hold::Snoozed { .. }))
+    }
+
+    /// Whether it was delivered for the last time, and waits for an answer alone.
+    pub(super) fn waits_for_answer(&self) -> bool {
+        self.holds.iter().any(|hold| matches!(hold, Hold::Deferred { by: DelayedBy::Answer, .. }))
     }
 
     /// When the first of its holds ends by its time.
@@ -284,6 +297,10 @@ pub struct Marks {
     pub(super) level: Option<Activation>,
     /// The number of its repetition there.
     pub(super) reminder: u32,
+    /// How many of its deliveries a snooze made there.
+    pub(super) put_off: u8,
+    /// How often it was snoozed there.
+    pub(super) snoozes: u8,
     /// Its holds there; `None` for those of a queue that takes it for the first time.
     pub(in crate::conversation) holds: Option<Vec<Hold>>,
 }

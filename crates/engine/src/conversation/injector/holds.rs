@@ -1,6 +1,8 @@
 //! What ends the holds of a session's queue: its exchanges, events that concern it, and the engine.
 
-use super::parts::Injector;
+use journal::time::Timestamp;
+
+use super::{parts::Injector, queue::Changed};
 use crate::{
     event::EventRef,
     exchange::{Exchange, Trigger},
@@ -15,7 +17,7 @@ pub enum Suppress {
     /// It ends: it reports an occurrence.
     End(Reason),
     /// It is held: it reports only conditions.
-    Hold(Hold),
+    Hold(Vec<Hold>),
 }
 
 impl Injector {
@@ -59,7 +61,7 @@ impl Injector {
 
     /// Ends the delays of which something is over; returns whether a notification has no hold left.
     fn end_delays(&mut self, mut is_over: impl FnMut(&Notification, &mut Wait) -> bool) -> bool {
-        self.queue.change_holds(&mut |notification, hold| {
+        let changed = self.queue.change_holds(&mut |notification, hold| {
             let Hold::Deferred { waits, .. } = hold else { return true };
             let mut is_ended = false;
             // Each is asked, as turns are counted.
@@ -67,7 +69,20 @@ impl Injector {
                 is_ended |= is_over(notification, wait);
             }
             !is_ended
-        })
+        });
+        self.end_unanswered(changed)
+    }
+
+    /// Ends the holds whose time is over at `now`.
+    pub(super) fn end_holds(&mut self, now: Timestamp) {
+        let changed = self.queue.end_holds(now);
+        self.end_unanswered(changed);
+    }
+
+    /// Ends what nobody answered; returns whether a notification has no hold left.
+    fn end_unanswered(&mut self, changed: Changed) -> bool {
+        changed.unanswered.into_iter().for_each(|entry| self.note_unanswered(entry));
+        changed.is_released
     }
 
     /// The pending notifications, in delivery order.
@@ -80,6 +95,11 @@ impl Injector {
         self.queue.get(id).map(|entry| &*entry.notification)
     }
 
+    /// The pending notifications with a hold that `is_wanted` selects.
+    pub fn held_by(&self, is_wanted: impl Fn(&Hold) -> bool) -> Vec<NotificationId> {
+        self.queue.held_by(&is_wanted)
+    }
+
     /// Ends or holds a pending notification.
     pub fn suppress(&mut self, id: NotificationId, suppress: &Suppress) {
         match suppress {
@@ -88,7 +108,7 @@ impl Injector {
                     self.end(&entry.notification, reason.clone());
                 }
             }
-            Suppress::Hold(hold) => self.queue.hold_one(&id, hold),
+            Suppress::Hold(holds) => self.queue.hold_one(&id, holds),
         }
     }
 
@@ -104,8 +124,11 @@ impl Injector {
 
     /// Ends the holds that `is_over` selects; returns whether a notification has none left.
     pub fn release_holds(&mut self, mut is_over: impl FnMut(&Notification, &Hold) -> bool) -> bool {
-        self.queue.len_held() > 0
-            && self.queue.change_holds(&mut |notification, hold| !is_over(notification, hold))
+        if self.queue.len_held() == 0 {
+            return false;
+        }
+        let changed = self.queue.change_holds(&mut |notification, hold| !is_over(notification, hold));
+        self.end_unanswered(changed)
     }
 }
 

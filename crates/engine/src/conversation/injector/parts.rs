@@ -33,7 +33,9 @@ use crate::{
     exchange::InjectionId,
     hold::{Hold, HoldKind},
     ledger::{ConfirmedBy, LedgerEntry, Reason},
-    notification::{Activation, Notification, NotificationId, Priority, Resolution, SubscriberId},
+    notification::{
+        Activation, Notification, NotificationId, Priority, Resolution, State, SubscriberId, Unseen,
+    },
     sorted::SortedMap,
 };
 
@@ -207,7 +209,11 @@ impl Injector {
     /// Ends the pending notifications that have expired.
     pub(super) fn expire_pending(&mut self, now: Timestamp) {
         while let Some(expired) = self.queue.take_expired(now) {
-            self.end(&expired.notification, Reason::Expired);
+            if expired.waits_for_answer() {
+                self.note_unanswered(expired);
+            } else {
+                self.end(&expired.notification, Reason::Expired);
+            }
         }
     }
 
@@ -301,8 +307,12 @@ impl Injector {
             self.recent.insert(notification.id);
             self.delivered.insert(notification.clone());
         }
+        other.arrived.oldest_first().for_each(|id| self.arrived.insert(*id));
         // What the copy took when it opened, and its context has.
-        let known = |entry: &Entry| self.recent.contains(entry.notification.id);
+        let known = |entry: &Entry| {
+            let id = entry.notification.id;
+            self.recent.contains(id) || self.arrived.contains(id)
+        };
         for entry in self.queue.take_all_that(&known) {
             self.end(&entry.notification, Reason::Known);
         }
@@ -420,7 +430,6 @@ impl Injector {
 
 /// An entry as its session leaves it.
 fn left(entry: &Entry) -> Left {
-    let Entry { has_cancelled, is_released_by_user, is_shown, is_quiet, level, reminder, .. } = *entry;
     // Another session has budgets of its own.
     let is_kept = |hold: &&Hold| hold.kind() != HoldKind::Budget;
     let holds = Some(entry.holds.iter().filter(is_kept).cloned().collect());
@@ -429,8 +438,18 @@ fn left(entry: &Entry) -> Left {
         None if entry.is_recalled => Earlier::Perhaps,
         None => Earlier::Not,
     };
-    let marks =
-        Marks { earlier, has_cancelled, is_released_by_user, is_shown, is_quiet, level, reminder, holds };
+    let marks = Marks {
+        earlier,
+        has_cancelled: entry.has_cancelled,
+        is_released_by_user: entry.is_released_by_user,
+        is_shown: entry.is_shown,
+        is_quiet: entry.is_quiet,
+        level: entry.level,
+        reminder: entry.reminder,
+        put_off: entry.put_off,
+        snoozes: entry.snoozes,
+        holds,
+    };
     Left { notification: Arc::clone(&entry.notification), marks }
 }
 
@@ -458,14 +477,23 @@ impl Injector {
     ///
     /// Shape: leased ones are not called back, and may be superseded when they return.
     pub(super) fn supersede(&mut self, notification: &Notification) -> bool {
-        for older in self.queue.take_superseded(notification) {
-            self.end(&older.notification, Reason::Superseded);
-        }
+        self.end_outdated(&notification.subscriber, &notification.states);
         let is_superseded = self.queue.supersedes(notification);
         if is_superseded {
             self.end(notification, Reason::Superseded);
         }
         is_superseded
+    }
+
+    /// Ends what is out of date, because nobody gets what is newer; returns whether there was any.
+    pub fn outdate(&mut self, newer: &Unseen) -> bool {
+        self.end_outdated(&newer.subscriber, newer.state.as_slice())
+    }
+
+    fn end_outdated(&mut self, subscriber: &SubscriberId, later: &[State]) -> bool {
+        let older = self.queue.take_superseded(subscriber, later);
+        older.iter().for_each(|older| self.end(&older.notification, Reason::Superseded));
+        !older.is_empty()
     }
 }
 

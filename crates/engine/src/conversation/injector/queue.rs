@@ -7,6 +7,8 @@
 
 mod holds;
 
+pub(super) use holds::Changed;
+
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, BTreeSet},
@@ -24,7 +26,7 @@ use crate::{
     exchange::InjectionId,
     hold::Hold,
     notification::{
-        InjectionPoint, Notification, NotificationId, Priority, Resolution, StateKey, SubscriberId,
+        InjectionPoint, Notification, NotificationId, Priority, Resolution, State, StateKey, SubscriberId,
     },
     sorted::{SortedMap, SortedSet},
 };
@@ -76,24 +78,23 @@ impl Queue {
 
     /// Adds a notification that another session left, with its state there.
     pub(super) fn push_left(&mut self, notification: Arc<Notification>, marks: Marks) {
-        let Marks { earlier, has_cancelled, is_released_by_user, is_shown, is_quiet, level, reminder, holds } =
-            marks;
         let entry = self.next(notification);
-        let is_recalled = earlier == Earlier::Perhaps;
-        let returned_from = match earlier {
+        let returned_from = match marks.earlier {
             Earlier::By(injection) => Some(injection),
             Earlier::Perhaps | Earlier::Not => None,
         };
         self.restore(Entry {
             returned_from,
-            is_recalled,
-            has_cancelled,
-            is_released_by_user,
-            is_shown,
-            is_quiet,
-            level,
-            reminder,
-            holds: holds.unwrap_or_default(),
+            is_recalled: marks.earlier == Earlier::Perhaps,
+            has_cancelled: marks.has_cancelled,
+            is_released_by_user: marks.is_released_by_user,
+            is_shown: marks.is_shown,
+            is_quiet: marks.is_quiet,
+            level: marks.level,
+            reminder: marks.reminder,
+            put_off: marks.put_off,
+            snoozes: marks.snoozes,
+            holds: marks.holds.unwrap_or_default(),
             ..entry
         });
     }
@@ -110,6 +111,7 @@ impl Queue {
             is_quiet: false,
             level: None,
             reminder: 0,
+            put_off: 0,
             snoozes: 0,
             is_answered: false,
             short_since: None,
@@ -463,11 +465,15 @@ impl<'de> Deserialize<'de> for Queue {
 }
 
 impl Queue {
-    /// Removes the notifications that `newer` supersedes, in order.
-    pub(in crate::conversation::injector) fn take_superseded(&mut self, newer: &Notification) -> Vec<Entry> {
-        let candidates = newer.states.iter().flat_map(|state| self.with_state(state.key));
+    /// Removes the notifications that later reports of a subscriber supersede, in order.
+    pub(in crate::conversation::injector) fn take_superseded(
+        &mut self,
+        subscriber: &SubscriberId,
+        later: &[State],
+    ) -> Vec<Entry> {
+        let candidates = later.iter().flat_map(|state| self.with_state(state.key));
         let superseded: SortedSet<Key> = candidates
-            .filter(|(_, entry)| entry.notification.is_superseded_by(newer))
+            .filter(|(_, entry)| entry.notification.is_outdated_by(subscriber, later))
             .map(|(key, _)| key)
             .collect();
         superseded.into_iter().filter_map(|key| self.remove(key)).collect()
@@ -563,7 +569,7 @@ mod tests {
         queue.push(Arc::new(notification("c", Priority::High, InjectionPoint::AfterTool)), Vec::new());
         queue.restore(entry);
         assert!(queue.poll_timeout() == Some(Timestamp::from_millis(5)) && queue.len_held() == 2);
-        assert!(queue.end_holds(Timestamp::from_millis(5)));
+        assert!(queue.end_holds(Timestamp::from_millis(5)).is_released);
         let names: Vec<&str> =
             queue.first_due(9, |_| true).into_iter().map(|entry| entry.notification.id.as_str()).collect();
         assert_eq!(names, ["a", "b", "c"]);

@@ -53,13 +53,11 @@ impl Injector {
     /// Notes that an entry has arrived at `now`: it waits for its repetition, or is remembered.
     pub(super) fn note_delivered(&mut self, entry: Entry, now: Timestamp) {
         match after_delivery(entry, now) {
-            After::Again(entry) => self.wait_again(entry),
-            After::Unanswered(entry) => {
-                self.end(&entry.notification, Reason::Unanswered);
-                if !entry.notification.unresolved.is_empty() {
-                    self.delivered.insert(entry.notification);
-                }
+            After::Again(entry) => {
+                let number = entry.reminder + 1;
+                self.wait_again(entry, Some(number));
             }
+            After::LastTime(entry) => self.wait_again(entry, None),
             After::Over(entry) if entry.is_answered => {}
             After::Over(entry) => self.delivered.insert(entry.notification),
         }
@@ -69,19 +67,31 @@ impl Injector {
     /// repetition, as it comes again anyway, or ends.
     pub(super) fn note_unconfirmed(&mut self, entry: Entry, now: Timestamp) {
         match after_delivery(entry, now) {
-            After::Again(entry) => self.wait_again(entry),
-            After::Unanswered(entry) => self.end(&entry.notification, Reason::Unanswered),
+            After::Again(entry) => {
+                let number = entry.reminder + 1;
+                self.wait_again(entry, Some(number));
+            }
+            After::LastTime(entry) => self.wait_again(entry, None),
             After::Over(entry) => self.end_uncertain(entry),
         }
     }
 
-    /// Puts a delivered entry with its holds into the queue, as its next repetition.
-    fn wait_again(&mut self, entry: Entry) {
-        let number = entry.reminder + 1;
+    /// Ends what nobody answered, also after its last delivery. If it holds, a new context gets it.
+    pub(super) fn note_unanswered(&mut self, entry: Entry) {
+        self.end(&entry.notification, Reason::Unanswered);
+        self.arrived.insert(entry.notification.id);
+        if !entry.notification.unresolved.is_empty() {
+            self.delivered.insert(entry.notification);
+        }
+    }
+
+    /// Puts a delivered entry with its holds into the queue, as its repetition of this number; `None` if
+    /// there is no other.
+    fn wait_again(&mut self, entry: Entry, number: Option<u32>) {
         let (notification, session) = (entry.notification.id, self.session.clone());
         self.outputs.push_back(LedgerEntry::Repeated { notification, session, number });
         self.queue.restore(Entry {
-            reminder: number,
+            reminder: entry.reminder + 1,
             returned_from: None,
             is_recalled: false,
             has_cancelled: true,
@@ -131,15 +141,15 @@ impl Injector {
         found
     }
 
-    /// The priority of a notification that this session has.
-    pub fn priority_of(&self, id: &NotificationId) -> Option<Priority> {
+    /// A notification that this session has.
+    pub fn notification(&self, id: &NotificationId) -> Option<&Arc<Notification>> {
         let queued = self.queue.get(id).map(|entry| &entry.notification);
         let leased = || {
             let mut entries = self.leases.iter().flat_map(|lease| &lease.entries);
             entries.find(|entry| entry.notification.id == *id).map(|entry| &entry.notification)
         };
         let delivered = || self.delivered.oldest_first().find(|delivered| delivered.id == *id);
-        queued.or_else(leased).or_else(delivered).map(|notification| notification.priority)
+        queued.or_else(leased).or_else(delivered)
     }
 
     /// Applies an answer to a notification that this session has or had; returns whether it did.
@@ -177,10 +187,14 @@ impl Injector {
         });
         let Some(mut entry) = entry else { return };
         entry.snoozes = entry.snoozes.saturating_add(1);
-        // A repetition waits for this time in place of its own.
-        let is_own = |own: &Hold| matches!(own, Hold::Snoozed { .. } | Hold::Deferred { .. });
-        let is_repeated = entry.is_repeated();
-        entry.holds.retain(|own| !(is_own(own) && (is_repeated || matches!(own, Hold::Snoozed { .. }))));
+        let (is_repeated, is_snoozed) = (entry.is_repeated(), entry.is_snoozed());
+        // It comes after this time in place of its repetition, which follows.
+        entry.put_off += u8::from(is_repeated && !is_snoozed);
+        entry.holds.retain(|own| match own {
+            Hold::Snoozed { .. } => false,
+            Hold::Deferred { .. } => !is_repeated,
+            Hold::Quiet { .. } | Hold::Silenced { .. } | Hold::Budget { .. } | Hold::Inhibited { .. } => true,
+        });
         entry.holds.push(hold);
         self.queue.restore(entry);
         self.evict_overflow();
@@ -204,8 +218,8 @@ impl Injector {
 enum After {
     /// It waits for its repetition, or for the end of its snooze.
     Again(Entry),
-    /// Nobody answered its last delivery.
-    Unanswered(Entry),
+    /// It was delivered for the last time, and waits for an answer.
+    LastTime(Entry),
     /// Nothing.
     Over(Entry),
 }
@@ -216,21 +230,22 @@ fn after_delivery(entry: Entry, now: Timestamp) -> After {
     }
     if !entry.holds.is_empty() {
         // It was snoozed on its way.
-        return After::Again(entry);
+        return After::Again(Entry { put_off: entry.put_off.saturating_add(1), ..entry });
     }
     let Some(repeat) = entry.notification.repeat.clone() else { return After::Over(entry) };
     let holds_no_more = repeat.until == RepeatUntil::Resolved && entry.notification.unresolved.is_empty();
     if holds_no_more || entry.notification.is_resolved() {
         return After::Over(entry);
     }
-    match repeat.next(entry.reminder + 1, now) {
-        Some((wait, priority)) => {
+    let hold = |wait, by| vec![Hold::Deferred { since: now, waits: vec![wait], by }];
+    let number = (entry.reminder + 1).saturating_sub(u32::from(entry.put_off));
+    match (repeat.next(number, now), repeat.wait_for_answer(now)) {
+        (Some((wait, priority)), _) => {
             let notification = raised(entry.notification.clone(), priority);
-            let holds = vec![Hold::Deferred { since: now, waits: vec![wait], by: DelayedBy::Repetition }];
-            After::Again(Entry { notification, holds, ..entry })
+            After::Again(Entry { notification, holds: hold(wait, DelayedBy::Repetition), ..entry })
         }
-        None if repeat.until == RepeatUntil::Answered => After::Unanswered(entry),
-        None => After::Over(entry),
+        (None, Some(wait)) => After::LastTime(Entry { holds: hold(wait, DelayedBy::Answer), ..entry }),
+        (None, None) => After::Over(entry),
     }
 }
 

@@ -109,7 +109,10 @@ fn ledger_line(entry: &LedgerEntry) -> String {
         LedgerEntry::Confirmed { notification, by, .. } => format!("{notification} {}", by.as_str()),
         LedgerEntry::Returned { notification, .. } => format!("{notification} returned"),
         LedgerEntry::Recalled { notification, .. } => format!("{notification} recalled"),
-        LedgerEntry::Repeated { notification, number, .. } => format!("{notification} repeats {number}"),
+        LedgerEntry::Repeated { notification, number, .. } => match number {
+            Some(number) => format!("{notification} repeats {number}"),
+            None => format!("{notification} waits for an answer"),
+        },
         LedgerEntry::Responded { notification, action, .. } => format!("{notification} {}", action.state()),
         LedgerEntry::NotificationEnded { notification, session, reason } => {
             assert_eq!(session.as_ref().map(SessionId::as_str), Some("s1"));

@@ -6,10 +6,20 @@ use super::Queue;
 use crate::{
     budget::BudgetName,
     conversation::injector::entry::{Entry, Key, Readiness},
-    hold::{Hold, HoldKind},
+    hold::{Hold, HoldKind, add_holds},
     notification::{Activation, Notification, NotificationId},
     sorted::SortedMap,
 };
+
+/// What a change of holds led to.
+#[derive(Debug, Default)]
+#[must_use]
+pub(in crate::conversation::injector) struct Changed {
+    /// Whether a notification has no hold left.
+    pub(in crate::conversation::injector) is_released: bool,
+    /// Those whose wait for an answer is over. They are not in the queue any more.
+    pub(in crate::conversation::injector) unanswered: Vec<Entry>,
+}
 
 impl Queue {
     /// Number of notifications with a hold.
@@ -39,14 +49,14 @@ impl Queue {
     ) {
         let is_new = |entry: &Entry| !entry.holds.contains(hold) && is_wanted(entry);
         for entry in self.take_all_that(&is_new) {
-            self.restore_held(entry, hold);
+            self.restore_held(entry, std::slice::from_ref(hold));
         }
     }
 
-    /// Adds a hold to one notification.
-    pub(in crate::conversation::injector) fn hold_one(&mut self, id: &NotificationId, hold: &Hold) {
+    /// Adds holds to one notification.
+    pub(in crate::conversation::injector) fn hold_one(&mut self, id: &NotificationId, holds: &[Hold]) {
         if let Some(entry) = self.take(id) {
-            self.restore_held(entry, hold);
+            self.restore_held(entry, holds);
         }
     }
 
@@ -60,7 +70,7 @@ impl Queue {
     ) {
         if let Some(mut entry) = self.take(id) {
             let since = *entry.short_since.get_or_insert(now);
-            self.restore_held(entry, &Hold::Budget { since, of, until });
+            self.restore_held(entry, &[Hold::Budget { since, of, until }]);
         }
     }
 
@@ -75,47 +85,59 @@ impl Queue {
         }
     }
 
-    fn restore_held(&mut self, mut entry: Entry, hold: &Hold) {
-        if !entry.holds.contains(hold) {
-            entry.holds.push(hold.clone());
-        }
+    fn restore_held(&mut self, mut entry: Entry, holds: &[Hold]) {
+        add_holds(&mut entry.holds, holds.iter().cloned());
         self.restore(entry);
     }
 
-    /// Changes the holds; `change` returns false for one that ends. Returns whether a notification
-    /// has none left.
+    /// Changes the holds; `change` returns false for one that ends.
     pub(in crate::conversation::injector) fn change_holds(
         &mut self,
         change: &mut dyn FnMut(&Notification, &mut Hold) -> bool,
-    ) -> bool {
-        let mut is_released = false;
+    ) -> Changed {
+        let mut changed = Changed::default();
         for key in self.with_holds().collect::<Vec<Key>>() {
-            is_released |= self.change_holds_of(key, change);
+            self.change_holds_of(key, change, &mut changed);
         }
-        is_released
+        changed
     }
 
-    /// Ends the holds whose time is over at `now`; returns whether a notification has none left.
-    pub(in crate::conversation::injector) fn end_holds(&mut self, now: Timestamp) -> bool {
-        let mut is_released = false;
+    /// Ends the holds whose time is over at `now`.
+    pub(in crate::conversation::injector) fn end_holds(&mut self, now: Timestamp) -> Changed {
+        let mut changed = Changed::default();
         while let Some((_, key)) = self.held_until.first().filter(|(at, _)| *at <= now).copied() {
             let is_over = |hold: &Hold| hold.until().is_some_and(|at| at <= now);
-            is_released |= self.change_holds_of(key, &mut |_, hold| !is_over(hold));
+            self.change_holds_of(key, &mut |_, hold| !is_over(hold), &mut changed);
         }
-        is_released
+        changed
     }
 
     fn change_holds_of(
         &mut self,
         key: Key,
         change: &mut dyn FnMut(&Notification, &mut Hold) -> bool,
-    ) -> bool {
-        let Some(mut entry) = self.remove(key) else { return false };
+        changed: &mut Changed,
+    ) {
+        let Some(mut entry) = self.remove(key) else { return };
+        let waited = entry.waits_for_answer();
         let Entry { notification, holds, .. } = &mut entry;
         holds.retain_mut(|hold| change(notification, hold));
-        let is_released = holds.is_empty();
+        if waited && !entry.waits_for_answer() {
+            changed.unanswered.push(entry);
+            return;
+        }
+        changed.is_released |= entry.holds.is_empty();
         self.restore(entry);
-        is_released
+    }
+
+    /// The notifications with a hold that `is_wanted` selects.
+    pub(in crate::conversation::injector) fn held_by(
+        &self,
+        is_wanted: &dyn Fn(&Hold) -> bool,
+    ) -> Vec<NotificationId> {
+        let entries = self.with_holds().filter_map(|key| self.entries.get(&key));
+        let wanted = entries.filter(|entry| entry.holds.iter().any(is_wanted));
+        wanted.map(|entry| entry.notification.id).collect()
     }
 
     /// The notifications with the hold of a budget, with that and when it ends.
