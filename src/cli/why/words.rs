@@ -86,13 +86,10 @@ pub(in crate::cli) fn sentence(line: &LedgerLine, names: &Names) -> String {
                 "{notification} is pending again in session {session}: the context was lost, and its condition still holds"
             )
         }
-        EntryKind::Repeated if line.detail.is_none() => {
-            format!(
-                "{notification} was delivered to session {session} for the last time and waits for an answer"
-            )
-        }
         EntryKind::Repeated => {
-            format!("{notification} waits in session {session} for its repetition {detail}")
+            let number = line.detail.as_ref().map(|number| format!("its repetition {number}"));
+            let awaited = number.unwrap_or_else(|| "an answer: it has no repetition left".to_owned());
+            format!("{notification} waits in session {session} for {awaited}")
         }
         EntryKind::Responded => format!("{notification} is {detail} in session {session}, by {by}"),
         EntryKind::NotificationEnded => {

@@ -356,9 +356,7 @@ impl ReasonKind {
                 "is switched off",
                 "if it should run, set `enabled = true` in {subscriber}, then aside reload",
             ),
-            Self::Dismissed => {
-                notification("dismissed", "it, or an earlier report of its condition, was dismissed", NOTHING)
-            }
+            Self::Dismissed => notification("dismissed", "it or its condition was dismissed", NOTHING),
             Self::Superseded => {
                 notification("superseded", "a newer one about the same state replaces it", NOTHING)
                     .or_event("has a newer one about the same state", NOTHING)
