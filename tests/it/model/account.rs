@@ -14,7 +14,7 @@ use engine::{
     event::{Event, Scope, Seq, SessionId},
     exchange::{Answer, CarrierEffect, ContextChange, Directive, Exchange, InjectionId},
     ledger::{LedgerEntry, Reason, ThrottledBy},
-    notification::{InjectionPoint, NotificationId, Priority, SubscriberId},
+    notification::{InjectionPoint, NotificationId, Priority, SubscriberId, repeat::Action},
     rules::CompiledRules,
 };
 use journal::time::Timestamp;
@@ -223,6 +223,11 @@ impl Account {
                 self.forget_answer(session, injection);
                 self.note_undelivered(session, injection);
             }
+            Content::Responded(id, response) if response.action == Action::Dismiss => {
+                if let Some(made) = self.made.get(id) {
+                    self.conditions.dismiss(&made.subscriber, &made.events);
+                }
+            }
             Content::Ack(..)
             | Content::Closed(..)
             | Content::Silence(_)
@@ -364,6 +369,11 @@ impl Account {
             (Some(session), Reason::Summarised { by }) => self.end_as_summarised(notification, session, by),
             (Some(session), reason) => self.end(notification, session, reason),
             (None, Reason::InRegion) => self.end_in_region(notification),
+            (None, Reason::Dismissed) if self.routed.as_ref().is_some_and(|(id, _)| id == notification) => {
+                self.routed = None;
+                let made = &self.made[notification];
+                assert!(self.conditions.are_dismissed(&made.subscriber, &made.events), "{notification}");
+            }
             (None, reason) => {
                 let made = self.made.get_mut(notification).expect("made");
                 assert!(std::mem::replace(&mut made.is_unclaimed, false), "{notification}: {reason:?}");

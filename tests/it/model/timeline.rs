@@ -182,9 +182,17 @@ pub(super) fn without_room() -> Vec<Step> {
     all.chain([exchange(20)]).map(|what| Step { after_ms: 10, what }).collect()
 }
 
-/// Up to `steps_max` steps; one timeline in three begins with what a budget has no room for.
+/// Conditions that are dismissed, and reported again.
+pub(super) fn dismissed() -> Vec<Step> {
+    let dismiss = |newest| What::Respond { newest, action: 2 };
+    let all = [What::Open { session: 0 }, event(8, 0), exchange(20), dismiss(0), dismiss(1), event(8, 1)];
+    all.into_iter().map(|what| Step { after_ms: 700, what }).collect()
+}
+
+/// Up to `steps_max` steps; one timeline in four begins with what a budget has no room for, and one with
+/// what is dismissed.
 pub(super) fn timelines(steps_max: usize) -> impl Strategy<Value = Timeline> {
-    let first = prop_oneof![2 => Just(Vec::new()), 1 => Just(without_room())];
+    let first = prop_oneof![2 => Just(Vec::new()), 1 => Just(without_room()), 1 => Just(dismissed())];
     let steps = prop::collection::vec(step(), 1..=steps_max);
     (first, steps).prop_map(|(first, steps)| Timeline([first, steps].concat()))
 }
