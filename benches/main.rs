@@ -9,6 +9,7 @@ mod drive;
 mod engine;
 mod fanout;
 mod fed;
+mod in_force;
 mod pending;
 mod pipelines;
 mod probes;
@@ -28,11 +29,12 @@ use support::Size;
 type Bench = (&'static str, fn(Size, &[String]));
 
 /// All of them, in the order in which they run; the longest come last.
-const BENCHES: [Bench; 10] = [
+const BENCHES: [Bench; 11] = [
     ("engine", engine::run),
     ("probes", probes::run),
     ("snapshots", snapshots::run),
     ("pending", pending::run),
+    ("in_force", in_force::run),
     ("fanout", fanout::run),
     ("render", render::run),
     ("tokens", tokens::run),

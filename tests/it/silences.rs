@@ -71,6 +71,26 @@ fn a_silence_is_made_seen_kept_and_ended() {
 }
 
 #[test]
+fn a_silence_of_a_subscriber_needs_no_events() {
+    let home = Home::with(&[("subscribers/pager.toml", PAGER), ("subscribers/later.toml", LATER)]);
+    let _daemon = home.serve();
+    for session in ["s1", "s2"] {
+        home.exchange(session, &json!({ "point": "turn_start", "carrier": "c1" }));
+    }
+    home.publish(&alert("disk"));
+    // The engine forgets the events of older notifications beyond 8 MiB.
+    let long = "x".repeat(60_000);
+    for number in 0..150 {
+        let payload = json!({ "number": number, "long": long });
+        home.publish(&json!({ "type": "later.thing.happened", "session": "s2", "payload": payload }));
+    }
+    assert!(home.print(&["silence", "add", "--type", "pager.**"]).contains("now: 0 pending"));
+    assert!(home.print(&["silence", "add", "--subscriber", "pager"]).contains("now: 1 pending"));
+    let answer = home.exchange("s1", &json!({ "point": "turn_start", "carrier": "c2" }));
+    assert_eq!(answer.status(), 204);
+}
+
+#[test]
 fn a_silenced_occurrence_names_its_silence() {
     let occurrence =
         PAGER.replace("resolved_by = [\"pager.alert.resolved\"]\nequal = \"payload.name\"\n", "");

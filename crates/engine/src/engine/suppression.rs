@@ -45,9 +45,13 @@ struct Finder<'a> {
 impl Finder<'_> {
     fn suppressors(self, notification: &Notification, chosen: &Chosen<'_>) -> Option<Suppressors> {
         let pipeline = self.pipelines.get(self.rules.position(&notification.subscriber)?)?;
-        let events = self.recent.get(notification.id)?;
-        let mut events = notification.events.iter().copied().zip(events);
-        Some(pipeline.suppressors_of(notification, &mut events, chosen, self.resources, self.now))
+        Some(match self.recent.get(notification.id) {
+            Some(events) => {
+                let mut events = notification.events.iter().copied().zip(events);
+                pipeline.suppressors_of(notification, &mut events, chosen, self.resources, self.now)
+            }
+            None => pipeline.suppressors_of_forgotten(notification, chosen, self.resources, self.now),
+        })
     }
 
     /// What becomes of a notification.

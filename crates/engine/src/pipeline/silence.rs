@@ -299,17 +299,42 @@ impl Silences {
         self.in_force().find(matches).map(|kept| kept.silence.id)
     }
 
+    /// The first silence that suppresses whatever a subscriber makes; `is_wanted` selects by what it
+    /// matches.
+    pub fn find_whole(
+        &self,
+        rule: &Subscriber,
+        is_critical: bool,
+        is_wanted: impl Fn(&Matchers) -> bool,
+    ) -> Option<SilenceId> {
+        let matches = |kept: &&Kept| {
+            let matchers = &kept.silence.matchers;
+            let is_whole =
+                matchers.types.is_empty() && matchers.source.is_none() && matchers.condition.is_none();
+            is_whole && is_wanted(matchers) && matches_rule(matchers, rule, is_critical)
+        };
+        self.in_force().find(matches).map(|kept| kept.silence.id)
+    }
+
     /// Whether a silence suppresses an event of a subscriber, in the sessions that it is for.
     fn matches(&self, silence: &Silence, rule: &Subscriber, event: &Arc<Event>, is_critical: bool) -> bool {
         let matchers = &silence.matchers;
-        let is_core = rule.activity == Activity::Core;
-        let is_named = matchers.subscriber.as_ref().is_some_and(|id| is_of(id, rule));
-        let is_for_all = matchers.subscriber.as_ref().is_none_or(|id| id.as_str() == ALL_SUBSCRIBERS);
-        if !is_named && (is_core || !is_for_all) || is_critical && (is_core || !matchers.critical) {
-            return false;
-        }
-        matches_event(&matchers.types, matchers.source.as_deref(), self.conditions.get(&silence.id), event)
+        matches_rule(matchers, rule, is_critical)
+            && matches_event(
+                &matchers.types,
+                matchers.source.as_deref(),
+                self.conditions.get(&silence.id),
+                event,
+            )
     }
+}
+
+/// Whether a silence suppresses what a subscriber makes, apart from the event.
+fn matches_rule(matchers: &Matchers, rule: &Subscriber, is_critical: bool) -> bool {
+    let is_core = rule.activity == Activity::Core;
+    let is_named = matchers.subscriber.as_ref().is_some_and(|id| is_of(id, rule));
+    let is_for_all = matchers.subscriber.as_ref().is_none_or(|id| id.as_str() == ALL_SUBSCRIBERS);
+    (is_named || !is_core && is_for_all) && (!is_critical || !is_core && matchers.critical)
 }
 
 /// Whether an event is of one of these types, if there are any, of this source, and `condition` holds;

@@ -151,6 +151,21 @@ impl Pipeline {
         newest::condition_of(&self.rule, &mut self.key, seq, event).is_some()
     }
 
+    /// What suppresses a notification whose events are forgotten: one of the silences that `is_silence`
+    /// selects and that is for whatever the subscriber makes.
+    pub fn suppressors_of_forgotten(
+        &self,
+        notification: &Notification,
+        chosen: &Chosen<'_>,
+        resources: Resources<'_>,
+        now: Timestamp,
+    ) -> Suppressors {
+        let is_critical = notification.priority == Priority::Critical;
+        let by = resources.silences.find_whole(&self.rule, is_critical, |own| (chosen.is_silence)(own));
+        let holds: Vec<Hold> = by.map(|by| Hold::Silenced { since: now, by }).into_iter().collect();
+        Suppressors { is_of_all: !holds.is_empty(), holds }
+    }
+
     /// What suppresses the events of a notification: for each one of the silences that `is_silence`
     /// selects, or an event whose scope `is_in` selects.
     pub fn suppressors_of(
