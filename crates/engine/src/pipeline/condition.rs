@@ -18,6 +18,7 @@
 //! ```
 
 mod comparison;
+mod needed;
 
 use std::{
     fmt,
@@ -53,6 +54,8 @@ pub const CONDITION_FUEL: u64 = 500;
 pub const CONDITION_STEPS: u64 = 20_000;
 
 pub use self::comparison::Comparison;
+use self::needed::Needed;
+pub(in crate::pipeline) use self::needed::NeededValues;
 
 const GRAMMAR: Grammar = Grammar {
     variables: &FieldPath::ROOTS,
@@ -77,6 +80,7 @@ struct Compiled {
     is_constant: bool,
     /// The payload fields that it names.
     fields: SortedSet<String>,
+    needed: Option<Needed>,
 }
 
 /// Why a text is not a valid condition.
@@ -138,6 +142,11 @@ impl Condition {
         self.compiled().map_or(&NONE, |compiled| &compiled.fields)
     }
 
+    /// The field that an event must have for it to be true, if that is known without evaluating it.
+    pub(in crate::pipeline) fn needed(&self) -> Option<&Needed> {
+        self.compiled().ok().and_then(|compiled| compiled.needed.as_ref())
+    }
+
     /// Whether `event` meets the condition. Truth is as in minijinja.
     ///
     /// Errors: an operation that is invalid for its values, or more than [`CONDITION_FUEL`] or
@@ -157,7 +166,8 @@ impl Compiled {
     fn new(source: &Arc<str>) -> Result<Self, ConditionError> {
         let (program, checked) = Program::expression(Arc::clone(source), &GRAMMAR)
             .map_err(|fault| condition_error(source, fault))?;
-        Ok(Self { program, is_constant: checked.asks.is_empty(), fields: checked.fields })
+        let needed = Condition::find_needed(source);
+        Ok(Self { program, is_constant: checked.asks.is_empty(), fields: checked.fields, needed })
     }
 }
 

@@ -8,7 +8,7 @@ use std::{fmt, sync::Arc};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    condition::Condition,
+    condition::{Condition, NeededValues},
     rule::{Activity, Subscriber},
     silence::{is_of, matches_event, patterns},
 };
@@ -165,9 +165,12 @@ impl Mutes {
         if rule.activity == Activity::Core {
             return None;
         }
-        let concerns = |(mute, condition): &&(Mute, Option<Condition>)| {
-            mute.is_for(place) && mute.matches(rule, event, priority, condition.as_ref())
+        let mut values = NeededValues::new(event);
+        let mut concerns = |(mute, condition): &&(Mute, Option<Condition>)| {
+            mute.is_for(place)
+                && condition.as_ref().is_none_or(|condition| values.allow(condition))
+                && mute.matches(rule, event, priority, condition.as_ref())
         };
-        self.0.iter().find(concerns).map(|(mute, _)| mute)
+        self.0.iter().find(|one| concerns(one)).map(|(mute, _)| mute)
     }
 }

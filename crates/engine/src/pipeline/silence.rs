@@ -9,7 +9,7 @@ use journal::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    condition::Condition,
+    condition::{Condition, NeededValues},
     rule::{Activity, Subscriber},
 };
 use crate::{
@@ -165,9 +165,9 @@ pub struct Silences {
     in_force: SortedMap<SilenceId, Kept>,
     /// The last one that ended last.
     ended: VecDeque<Kept>,
-    /// The conditions of those in force.
+    /// The condition of each in force, in their order.
     #[serde(skip)]
-    conditions: SortedMap<SilenceId, Condition>,
+    conditions: Vec<Option<Arc<Condition>>>,
     /// When the first one ends.
     #[serde(skip)]
     ends_at: Option<Timestamp>,
@@ -182,18 +182,15 @@ struct State {
 impl From<State> for Silences {
     fn from(State { in_force, ended }: State) -> Self {
         let mut silences = Self { in_force, ended, ..Self::default() };
-        let Self { in_force, conditions, .. } = &mut silences;
-        for kept in in_force.values() {
-            conditions.extend(kept.silence.condition().map(|condition| (kept.silence.id, condition)));
-        }
+        silences.conditions = silences.in_force().map(|kept| kept.silence.condition()).collect();
         silences.note_end();
         silences
     }
 }
 
 impl Silence {
-    fn condition(&self) -> Option<Condition> {
-        self.matchers.condition.as_ref().map(|source| Condition::deferred(source))
+    fn condition(&self) -> Option<Arc<Condition>> {
+        self.matchers.condition.as_ref().map(|source| Condition::deferred(source).into())
     }
 }
 
@@ -210,9 +207,10 @@ impl Silences {
         if self.in_force.len() >= SILENCES_MAX || silence.until <= now {
             return false;
         }
-        self.conditions.extend(silence.condition().map(|condition| (silence.id, condition)));
         let silence = silence.clone();
         let id = silence.id;
+        let at = self.in_force.keys().take_while(|own| **own < id).count();
+        self.conditions.insert(at, silence.condition());
         let (began, ended) = (Began::default(), SortedMap::new());
         self.in_force.insert(id, Kept { silence, since: now, ended_at: None, began, ended });
         self.note_end();
@@ -221,9 +219,10 @@ impl Silences {
 
     /// Ends a silence; returns it if it was in force.
     pub fn end(&mut self, id: SilenceId, now: Timestamp) -> Option<&Kept> {
+        let at = self.in_force.keys().position(|own| *own == id)?;
         let mut kept = self.in_force.remove(&id)?;
         kept.ended_at = Some(now);
-        self.conditions.remove(&id);
+        self.conditions.remove(at);
         self.note_end();
         self.ended.push_back(kept);
         self.ended.drain(..self.ended.len().saturating_sub(ENDED_MAX));
@@ -293,10 +292,15 @@ impl Silences {
         is_critical: bool,
         is_wanted: impl Fn(&Matchers) -> bool,
     ) -> Option<SilenceId> {
-        let matches = |kept: &&Kept| {
-            is_wanted(&kept.silence.matchers) && self.matches(&kept.silence, rule, event, is_critical)
+        let mut values = NeededValues::new(event);
+        let matches = |(kept, condition): &(&Kept, &Option<Arc<Condition>>)| {
+            let (matchers, condition) = (&kept.silence.matchers, condition.as_deref());
+            is_wanted(matchers)
+                && matches_rule(matchers, rule, is_critical)
+                && condition.is_none_or(|condition| values.allow(condition))
+                && matches_event(&matchers.types, matchers.source.as_deref(), condition, event)
         };
-        self.in_force().find(matches).map(|kept| kept.silence.id)
+        self.in_force().zip(&self.conditions).find(matches).map(|(kept, _)| kept.silence.id)
     }
 
     /// The first silence that suppresses whatever a subscriber makes; `is_wanted` selects by what it
@@ -314,18 +318,6 @@ impl Silences {
             is_whole && is_wanted(matchers) && matches_rule(matchers, rule, is_critical)
         };
         self.in_force().find(matches).map(|kept| kept.silence.id)
-    }
-
-    /// Whether a silence suppresses an event of a subscriber, in the sessions that it is for.
-    fn matches(&self, silence: &Silence, rule: &Subscriber, event: &Arc<Event>, is_critical: bool) -> bool {
-        let matchers = &silence.matchers;
-        matches_rule(matchers, rule, is_critical)
-            && matches_event(
-                &matchers.types,
-                matchers.source.as_deref(),
-                self.conditions.get(&silence.id),
-                event,
-            )
     }
 }
 
