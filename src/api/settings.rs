@@ -7,7 +7,7 @@ use engine::{
     pipeline::rule::Activity,
     records::Records,
     request::{FieldError, names::read_name},
-    user::{USERS_MAX, UserSettings},
+    user::{OWN_USER, USERS_MAX, UserSettings},
 };
 
 #[cfg(test)]
@@ -71,9 +71,7 @@ pub(crate) async fn put(
     let user = user_name(&user)?;
     let settings = settings::read(&body).map_err(ApiError::bad)?;
     check_subscribers(&app, &settings).await?;
-    for session in settings.mute.iter().filter_map(|mute| mute.session.as_ref()) {
-        known_session(&app, session).await?;
-    }
+    check_sessions(&app, &user, &settings).await?;
     let own = user.clone();
     let is_full = move |view: &EngineView<'_>| {
         let users = view.engine.users();
@@ -97,6 +95,23 @@ async fn view(app: &App, user: String) -> Result<SettingsView, ApiError> {
         SettingsView { user, settings, configured: own.engine.rules().mutes.iter().cloned().collect() }
     };
     app.engine.read(read).await
+}
+
+/// Checks the sessions of new mutes; those of earlier ones may be forgotten.
+///
+/// Errors: the first session that is not known, or that is of another user.
+async fn check_sessions(app: &App, user: &str, settings: &UserSettings) -> Result<(), ApiError> {
+    let before = view(app, user.to_owned()).await?.settings.mute;
+    let new = settings.mute.iter().filter(|mute| !before.contains(mute));
+    for session in new.filter_map(|mute| mute.session.as_ref()) {
+        let own = known_session(app, session).await?.harness.user;
+        let own = own.as_deref().unwrap_or(OWN_USER);
+        if own != user {
+            let message = format!("`{session}` is a session of the user `{own}`, whose settings hold there");
+            return Err(ApiError::bad(FieldError::new("mute.session", message)));
+        }
+    }
+    Ok(())
 }
 
 /// Errors: the first subscriber that does not exist, or that cannot be switched off.

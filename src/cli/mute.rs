@@ -6,21 +6,44 @@ use serde_json::{Value, json};
 use super::{
     CliError, Context, absolute_folder,
     context::object,
-    ids, parse,
+    ids, parse, sessions,
     terminal::{Terminal, one_line},
 };
 use crate::api::wire::{
     settings::{OWN_USER, SettingsView, mute_of},
     silences::{SilenceList, SilenceView},
+    views::SessionList,
 };
 use engine::notification::SubscriberId;
 
 /// Whose settings.
 #[derive(Debug, clap::Args)]
 struct User {
-    /// The user, if sessions of several users report to this daemon
-    #[arg(long, value_name = "USER", default_value = OWN_USER)]
-    user: String,
+    /// The user, if sessions of several users report to this daemon [default: the one of --session,
+    /// else the one who runs the daemon]
+    #[arg(long, value_name = "USER")]
+    user: Option<String>,
+}
+
+impl User {
+    /// The user, without a session.
+    fn name(&self) -> &str {
+        self.user.as_deref().unwrap_or(OWN_USER)
+    }
+
+    /// The user of a session, unless one is named.
+    fn of(
+        &self,
+        doing: &'static str,
+        session: Option<&str>,
+        context: &Context<'_>,
+    ) -> Result<String, CliError> {
+        let (None, Some(session)) = (&self.user, session) else { return Ok(self.name().to_owned()) };
+        let list: SessionList = context.get(doing, sessions::PATH)?;
+        let found = list.sessions.into_iter().find(|one| one.id == session);
+        let user = found.and_then(|one| one.harness.user);
+        Ok(user.as_deref().unwrap_or(OWN_USER).to_owned())
+    }
 }
 
 #[derive(Debug, clap::Args)]
@@ -99,13 +122,14 @@ pub(super) fn mute(args: &MuteArgs, context: &mut Context<'_>) -> Result<(), Cli
     let doing = if args.has_matchers() { "mute it" } else { "read the settings" };
     if !args.has_matchers() {
         if args.json {
-            let answer = context.ask(doing, "GET", &path(&args.user), None)?;
+            let answer = context.ask(doing, "GET", &path(args.user.name()), None)?;
             return context.print_json(doing, &answer);
         }
-        let view = current(doing, &args.user, context)?;
+        let view = current(doing, args.user.name(), context)?;
         return context.print(&shown(&view, &context.terminal));
     }
     let session = args.session.as_deref().map(|text| ids::session(text, context)).transpose()?;
+    let user = args.user.of(doing, session.as_deref(), context)?;
     let text = |text: &Option<String>| text.clone().map(Value::from);
     let own = object([
         ("subscriber", text(&args.subscriber)),
@@ -117,17 +141,29 @@ pub(super) fn mute(args: &MuteArgs, context: &mut Context<'_>) -> Result<(), Cli
         ("session", session.map(Value::from)),
         ("workspace", args.workspace.as_deref().map(absolute_folder).map(Value::from)),
     ]);
-    let mut body = body_of(&current(doing, &args.user, context)?);
-    add(&mut body, "mute", own);
-    let answer = context.ask(doing, "PUT", &path(&args.user), Some(&body))?;
+    let before = current(doing, &user, context)?;
+    let mut body = body_of(&before);
+    add(&mut body, "mute", own.clone());
+    let answer = context.ask(doing, "PUT", &path(&user), Some(&body))?;
     if args.json {
         return context.print_json(doing, &answer);
     }
     let view: SettingsView = parse(doing, &answer)?;
-    let (number, made) = (view.settings.mute.len(), view.settings.mute.last());
-    let made = made.map(ToString::to_string).unwrap_or_default();
-    let head = format!("muted {}; undo it: aside unmute {number}", one_line(&made));
+    let (number, made) = view.find_mute(&own);
+    let already = already(view.settings.mute.len() == before.settings.mute.len());
+    let head =
+        format!("{already}muted {}; undo it: aside unmute {number}{}", one_line(&made), with_user(&user));
     context.print(&format!("{}\n", context.terminal.wrap(&head, 0, 2)))
+}
+
+/// The word before what was done, if it was so before.
+const fn already(was_so: bool) -> &'static str {
+    if was_so { "already " } else { "" }
+}
+
+/// The option of a command for this user.
+fn with_user(user: &str) -> String {
+    if user == OWN_USER { String::new() } else { format!(" --user {}", one_line(user)) }
 }
 
 impl MuteArgs {
@@ -140,7 +176,8 @@ impl MuteArgs {
 
 pub(super) fn unmute(args: &UnmuteArgs, context: &mut Context<'_>) -> Result<(), CliError> {
     let doing = "unmute it";
-    let mut view = current(doing, &args.user, context)?;
+    let user = args.user.name();
+    let mut view = current(doing, user, context)?;
     let count = view.settings.mute.len();
     if let Some(wrong) = args.numbers.iter().find(|number| **number == 0 || **number > count) {
         let message = format!("there is no mute {wrong}; `aside mute` lists {count}");
@@ -156,7 +193,7 @@ pub(super) fn unmute(args: &UnmuteArgs, context: &mut Context<'_>) -> Result<(),
         }
         !is_ended
     });
-    replace(doing, &args.user, &view, context)?;
+    replace(doing, user, &view, context)?;
     for mute in ended {
         let line = format!("unmuted {}", one_line(&mute));
         context.print(&format!("{}\n", context.terminal.wrap(&line, 0, 2)))?;
@@ -182,26 +219,31 @@ pub(super) fn disable(args: &DisableArgs, context: &mut Context<'_>) -> Result<(
         let line = format!("{} silences {id}, ends {until}; undo it: aside enable {id}", one_line(&made.id));
         return context.print(&format!("{}\n", context.terminal.wrap(&line, 0, 2)));
     }
-    let mut view = current(doing, &args.user, context)?;
+    let user = args.user.of(doing, session.as_deref(), context)?;
+    let before = current(doing, &user, context)?;
+    let mut view = before.clone();
     let place = match (&session, &workspace) {
         (Some(session), _) => format!(" in session {}", one_line(session)),
         (None, Some(folder)) => format!(" in {}", one_line(folder)),
         (None, None) => String::new(),
     };
+    let own = mute_of(&args.id, session.as_deref(), workspace.as_deref());
     if place.is_empty() {
         view.settings.disabled.insert(SubscriberId::new(&args.id));
-    } else {
-        view.settings.mute.push(mute_of(&args.id, session.as_deref(), workspace.as_deref()));
+    } else if !view.settings.mute.contains(&own) {
+        view.settings.mute.push(own);
     }
-    replace(doing, &args.user, &view, context)?;
-    let line = format!("disabled {id}{place}; undo it: aside enable {id}");
+    replace(doing, &user, &view, context)?;
+    let already = already(view == before);
+    let line = format!("{already}disabled {id}{place}; undo it: aside enable {id}{}", with_user(&user));
     context.print(&format!("{}\n", context.terminal.wrap(&line, 0, 2)))
 }
 
 pub(super) fn enable(args: &EnableArgs, context: &mut Context<'_>) -> Result<(), CliError> {
     let doing = "enable it";
     let id = one_line(&args.id);
-    let mut view = current(doing, &args.user, context)?;
+    let user = args.user.name();
+    let mut view = current(doing, user, context)?;
     let before = view.settings.clone();
     view.settings.disabled.remove(&SubscriberId::new(&args.id));
     view.settings.mute.retain(|mute| {
@@ -220,7 +262,7 @@ pub(super) fn enable(args: &EnableArgs, context: &mut Context<'_>) -> Result<(),
         context.ask(doing, "DELETE", &format!("/v1/silences/{}", percent_encode(&silence.id)), None)?;
     }
     if view.settings != before {
-        replace(doing, &args.user, &view, context)?;
+        replace(doing, user, &view, context)?;
     } else if ended.is_empty() {
         let message = format!("{id} is not disabled; aside subscribers {id} shows its state");
         return Err(CliError::Usage(message));
@@ -228,12 +270,12 @@ pub(super) fn enable(args: &EnableArgs, context: &mut Context<'_>) -> Result<(),
     context.print(&format!("enabled {id}; it delivers what comes from now on\n"))
 }
 
-fn path(User { user }: &User) -> String {
+fn path(user: &str) -> String {
     let user = percent_encode(user);
     format!("/v1/users/{user}/settings")
 }
 
-fn current(doing: &'static str, user: &User, context: &mut Context<'_>) -> Result<SettingsView, CliError> {
+fn current(doing: &'static str, user: &str, context: &Context<'_>) -> Result<SettingsView, CliError> {
     context.get(doing, &path(user))
 }
 
@@ -254,7 +296,7 @@ fn add(body: &mut Value, list: &str, item: Value) {
 
 fn replace(
     doing: &'static str,
-    user: &User,
+    user: &str,
     view: &SettingsView,
     context: &mut Context<'_>,
 ) -> Result<(), CliError> {

@@ -137,6 +137,45 @@ fn wrong_settings_are_refused_by_their_field() {
 }
 
 #[test]
+fn a_mute_in_a_session_concerns_its_user() {
+    let home = Home::with(&[("subscribers/chat.toml", CHAT)]);
+    let _daemon = home.serve();
+    let body = json!({ "point": "turn_start", "carrier": "c1", "harness": { "user": "bob" } });
+    home.exchange("s-bob", &body);
+    turn(&home, "s1", "c1");
+    let disabled = home.print(&["disable", "chat", "--session", "s-bob"]);
+    assert_eq!(disabled, "disabled chat in session s-bob; undo it: aside enable chat --user bob\n");
+    home.publish(&said("one"));
+    assert_eq!(turn(&home, "s-bob", "c2"), "");
+    assert!(turn(&home, "s1", "c2").contains("said: one"));
+    assert_eq!(home.print(&["mute", "--user", "bob"]), "1  subscriber chat, in session s-bob\n");
+    let wrong = home.run(&["mute", "--type", "chat.**", "--session", "s-bob", "--user", "ada"]);
+    let wrong = text(&wrong.stderr);
+    assert!(wrong.contains("`s-bob` is a session of the user `bob`"), "{wrong}");
+    home.print(&["enable", "chat", "--user", "bob"]);
+    let muted = home.print(&["mute", "--type", "chat.**", "--session", "s-bob"]);
+    assert!(muted.ends_with("undo it: aside unmute 1 --user bob\n"), "{muted}");
+}
+
+#[test]
+fn an_equal_mute_is_added_once() {
+    let home = Home::with(&[("subscribers/chat.toml", CHAT)]);
+    let _daemon = home.serve();
+    turn(&home, "s1", "c1");
+    let add = ["mute", "--type", "chat.**", "--below", "critical"];
+    let done = "muted types chat.**, below critical; undo it: aside unmute 1\n";
+    assert_eq!(home.print(&add), done);
+    home.print(&["mute", "--source", "ide"]);
+    assert_eq!(home.print(&add), format!("already {done}"));
+    let disable = ["disable", "chat", "--session", "s1"];
+    let done = "disabled chat in session s1; undo it: aside enable chat\n";
+    assert_eq!((home.print(&disable), home.print(&disable)), (done.to_owned(), format!("already {done}")));
+    assert_eq!(home.print(&["mute"]).lines().count(), 3);
+    home.print(&["unmute", "1"]);
+    assert_eq!(home.print(&["mute"]), "1  source ide\n2  subscriber chat, in session s1\n");
+}
+
+#[test]
 fn an_agent_changes_no_settings() {
     let home = Home::with(&[("subscribers/chat.toml", CHAT)]);
     let _daemon = home.serve();

@@ -82,7 +82,7 @@ pub(crate) struct MuteBody<'a> {
     workspace: Option<Text<'a>>,
 }
 
-/// Reads the body of a request.
+/// Reads the body of a request. Of equal mutes there is one.
 ///
 /// Errors: the first invalid or unknown field; a body that names none.
 pub(crate) fn read(body: &[u8]) -> Result<UserSettings, FieldError> {
@@ -97,9 +97,16 @@ pub(crate) fn read(body: &[u8]) -> Result<UserSettings, FieldError> {
     at_most("mute", mute.len(), MUTES_MAX)?;
     let ids = disabled.into_iter().map(|id| read_name("disabled", Some(id)));
     let ids = ids.collect::<Result<Vec<_>, _>>()?;
+    let mut mutes: Vec<Mute> = Vec::new();
+    for body in &mute {
+        let own = body.read()?;
+        if !mutes.contains(&own) {
+            mutes.push(own);
+        }
+    }
     Ok(UserSettings {
         disabled: ids.into_iter().flatten().map(|id| SubscriberId::new(&id)).collect(),
-        mute: mute.iter().map(MuteBody::read).collect::<Result<_, _>>()?,
+        mute: mutes,
         quiet: read_hours(quiet.unwrap_or_default())?,
         level: level.as_deref().map(|level| read_word::<Activation>("level", level)).transpose()?,
     })
@@ -188,4 +195,17 @@ pub struct SettingsView {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(test, schema(value_type = Vec<Object>))]
     pub configured: Vec<Mute>,
+}
+
+impl SettingsView {
+    /// The number of the mute that a request wrote so, counted from 1, and its words; of the last one if
+    /// the daemon wrote it otherwise.
+    pub(crate) fn find_mute(&self, written: &serde_json::Value) -> (usize, String) {
+        let mutes = &self.settings.mute;
+        let own = Mute::deserialize(written).ok();
+        let known = own.and_then(|own| mutes.iter().position(|mute| *mute == own));
+        let number = known.map_or(mutes.len(), |index| index + 1);
+        let words = mutes.get(number.saturating_sub(1)).map(ToString::to_string);
+        (number, words.unwrap_or_default())
+    }
 }
