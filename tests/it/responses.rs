@@ -66,6 +66,11 @@ fn an_unanswered_notification_comes_again() {
         why.contains("nobody answered it").then_some(why)
     });
     assert!(why.contains("waits in session s1 for its repetition 2"), "{why}");
+    let notices = eventually("the user is notified", || {
+        let notices = home.get("/v1/events?type=user.notice").to_string();
+        notices.contains("nobody answered").then_some(notices)
+    });
+    assert!(notices.contains(" of approval: deploy; aside why"), "{notices}");
 }
 
 #[test]

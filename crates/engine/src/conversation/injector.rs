@@ -365,6 +365,11 @@ impl Injector {
         std::mem::take(&mut self.outputs)
     }
 
+    /// Those that ended since the last call because nobody answered them.
+    pub fn take_unanswered(&mut self) -> Vec<Arc<Notification>> {
+        std::mem::take(&mut self.unanswered)
+    }
+
     /// Number of notifications that wait for the agent, and the highest priority. Leased ones, those
     /// that wait for the user and those with a hold do not count.
     pub fn pending(&self) -> (u32, Option<Priority>) {

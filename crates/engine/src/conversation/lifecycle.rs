@@ -243,9 +243,7 @@ impl Sessions {
         self.emit(SessionOutput::Succession(Succession::Continued { from: id.clone(), to }));
         let waiting = injector.close();
         let evicted = injector.evicted().clone();
-        for entry in injector.take_outputs() {
-            self.record(entry);
-        }
+        self.report(injector.take_outputs(), injector.take_unanswered());
         let change = SessionChange::Closed { last_seen, keeps_pending: false };
         self.emit(SessionOutput::Changed(id.clone(), change));
         predecessors.push(id.clone());
@@ -376,9 +374,7 @@ impl Sessions {
         self.emit(SessionOutput::Succession(Succession::Ended { session: id.clone(), parent }));
         let for_others = session.injector.leave(folder.is_some());
         let left = session.injector.close();
-        for entry in session.injector.take_outputs() {
-            self.record(entry);
-        }
+        self.report(session.injector.take_outputs(), session.injector.take_unanswered());
         for left in left {
             self.hand_over(&id, to, left.to_another());
         }

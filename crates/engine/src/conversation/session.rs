@@ -121,6 +121,8 @@ pub struct SessionView<'a> {
 /// The reports of a session's queue after a possible change.
 pub(super) struct Refreshed {
     pub(super) entries: VecDeque<LedgerEntry>,
+    /// Those that ended because nobody answered them.
+    pub(super) unanswered: Vec<Arc<Notification>>,
     /// When the session is due next.
     pub(super) deadline: Timestamp,
     /// The queue's weight before and now.
@@ -282,6 +284,7 @@ impl Session {
             self.injector.end_turn_holds();
         }
         let entries = self.injector.take_outputs();
+        let unanswered = self.injector.take_unanswered();
         let source_changes = self.injector.take_source_changes();
         let (count, top) = self.injector.pending();
         let wake = self.injector.wake(self.state, settings.wake_threshold);
@@ -297,6 +300,7 @@ impl Session {
         });
         Refreshed {
             entries,
+            unanswered,
             deadline: self.deadline(&settings.sessions),
             weights: (before, weight),
             source_changes,

@@ -52,6 +52,8 @@ pub enum SessionOutput {
     Succession(Succession),
     /// Pass a notification to the user.
     ForUser(Arc<Notification>, Audience),
+    /// Report to the user that nobody answered a notification.
+    Unanswered(Arc<Notification>),
 }
 
 impl Sessions {
@@ -230,17 +232,25 @@ impl Sessions {
         self.record(LedgerEntry::NotificationEnded { notification, session: None, reason });
     }
 
+    /// Publishes the outputs of a session's queue.
+    pub(super) fn report(&mut self, entries: VecDeque<LedgerEntry>, unanswered: Vec<Arc<Notification>>) {
+        for notification in unanswered {
+            self.emit(SessionOutput::Unanswered(notification));
+        }
+        for entry in entries {
+            self.record(entry);
+        }
+    }
+
     /// Publishes the outputs and the state of a session's queue, after anything that may have
     /// changed it.
     pub(super) fn refresh(&mut self, key: SessionKey) {
-        let Refreshed { entries, deadline, weights, source_changes, pending } =
+        let Refreshed { entries, unanswered, deadline, weights, source_changes, pending } =
             self.table.get_mut(key).refresh(&self.settings);
         self.change_sources(key, source_changes);
         self.table.update_deadline(key, deadline, weights);
         self.standing.note_listening(key, self.table.get(key).injector.waits_for_event());
-        for entry in entries {
-            self.record(entry);
-        }
+        self.report(entries, unanswered);
         if let Some(pending) = pending {
             self.emit(SessionOutput::Wake(pending));
         }

@@ -20,9 +20,7 @@ use crate::{
     format,
     hold::Hold,
     ledger::{LedgerEntry, Reason, Subject},
-    notification::{
-        Audience, Level, Notification, NotificationId, Priority, Sink, SubscriberId, TemplateNotice,
-    },
+    notification::{Audience, Level, Notification, Priority, Sink, SubscriberId, TemplateNotice},
     pipeline::{
         Failure, HoldChange, Pipeline, PipelineOutput, Resources, remainder, rule::Activity, territory,
     },
@@ -33,6 +31,9 @@ use crate::{
     sink::{MESSAGE_CHARS_MAX, Notice, clean_line},
     watch::{self, Condition},
 };
+
+/// Most characters of what nobody answered, in the notice about it.
+const UNANSWERED_CHARS_MAX: usize = 160;
 
 impl Engine {
     /// Passes an event to every pipeline that selects its type.
@@ -374,12 +375,15 @@ impl Engine {
     }
 
     /// Tells the user that nobody answered a notification, once for all sessions.
-    pub(super) fn report_unanswered(&mut self, notification: NotificationId) {
-        let message = format!("nobody answered {notification}; aside why {notification} shows it");
+    pub(super) fn report_unanswered(&mut self, notification: &Notification) {
+        let id = notification.id;
+        let line = format::line_for_user(notification, UNANSWERED_CHARS_MAX);
+        let subscriber = notification.subscriber.in_file();
+        let message = format!("nobody answered {id} of {subscriber}: {line}; aside why {id} shows it");
         let notice = Notice {
             level: Level::Warn,
             context: "repeat".into(),
-            ..Notice::new(&format!("unanswered-{notification}"), &message, self.now)
+            ..Notice::new(&format!("unanswered-{id}"), &message, self.now)
         };
         self.outputs.push_back(Output::Publish(notice.event()));
     }

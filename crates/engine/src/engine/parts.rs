@@ -112,12 +112,6 @@ impl Engine {
             match output {
                 SessionOutput::Record(entry) => {
                     let taken = taken(&entry);
-                    if let LedgerEntry::NotificationEnded {
-                        notification, reason: Reason::Unanswered, ..
-                    } = &entry
-                    {
-                        self.report_unanswered(*notification);
-                    }
                     self.record(entry);
                     if let Some((notification, session, taken)) = taken {
                         self.admit(notification, &session, taken);
@@ -132,6 +126,7 @@ impl Engine {
                 SessionOutput::ForUser(notification, audience) => {
                     self.send_to_user(&notification, audience, self.now);
                 }
+                SessionOutput::Unanswered(notification) => self.report_unanswered(&notification),
                 SessionOutput::Succession(change) => {
                     self.folds.follow(&change, &mut self.effects);
                     self.drain_folds();

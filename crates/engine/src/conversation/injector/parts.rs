@@ -73,6 +73,10 @@ pub struct Injector {
     pub(super) spent: Spent,
     #[serde(skip)]
     pub(super) outputs: VecDeque<LedgerEntry>,
+    /// Those that ended because nobody answered them, since the last call of
+    /// [`Injector::take_unanswered`].
+    #[serde(skip)]
+    pub(super) unanswered: Vec<Arc<Notification>>,
 }
 
 impl Injector {
@@ -96,6 +100,7 @@ impl Injector {
             first_text: None,
             spent: Spent::default(),
             outputs: VecDeque::new(),
+            unanswered: Vec::new(),
         }
     }
 

@@ -79,6 +79,7 @@ impl Injector {
     /// Ends what nobody answered, also after its last delivery. If it holds, a new context gets it.
     pub(super) fn note_unanswered(&mut self, entry: Entry) {
         self.end(&entry.notification, Reason::Unanswered);
+        self.unanswered.push(Arc::clone(&entry.notification));
         self.arrived.insert(entry.notification.id);
         if !entry.notification.unresolved.is_empty() {
             self.delivered.insert(entry.notification);
