@@ -8,6 +8,7 @@ use engine::{
     draft::{Defaults, Draft},
     event::{Event, SessionId, catalogue},
     nearest::nearest,
+    pipeline::inhibition::Inhibiting,
 };
 
 #[cfg(test)]
@@ -62,25 +63,27 @@ pub(crate) async fn explained(app: &App, event: Arc<Event>) -> Result<(Explanati
 fn view(explanation: &Explanation, event: &Event, known: &[String]) -> MatchView {
     let Explanation { subscribers, sessions } = explanation;
     let meant = || nearest_type(event, known);
-    let shown = subscribers.iter().map(|Taker { subscriber, verdict, sessions }| TakerView {
-        subscriber: subscriber.to_string(),
-        verdict: match verdict {
-            Verdict::Takes => "takes",
-            Verdict::Resolves => "resolves",
-            Verdict::Filtered(_) => "filtered",
-            Verdict::Silenced(_) => "silenced",
-            Verdict::Off => "off",
-        }
-        .to_owned(),
-        filtered_by: match verdict {
-            Verdict::Filtered(by) => Some(by.key().to_owned()),
-            Verdict::Takes | Verdict::Resolves | Verdict::Silenced(_) | Verdict::Off => None,
-        },
-        silence: match verdict {
-            Verdict::Silenced(silence) => Some(silence.to_string()),
-            Verdict::Takes | Verdict::Resolves | Verdict::Filtered(_) | Verdict::Off => None,
-        },
-        sessions: sessions.as_deref().map(names),
+    let shown = subscribers.iter().map(|Taker { subscriber, verdict, sessions }| {
+        let own = TakerView {
+            subscriber: subscriber.to_string(),
+            sessions: sessions.as_deref().map(names),
+            ..TakerView::default()
+        };
+        let (word, own) = match verdict {
+            Verdict::Takes => ("takes", own),
+            Verdict::Resolves => ("resolves", own),
+            Verdict::Inhibits(Inhibiting::Begins) => ("inhibits", own),
+            Verdict::Inhibits(Inhibiting::Ends) => ("ends_inhibition", own),
+            Verdict::Filtered(by) => {
+                ("filtered", TakerView { filtered_by: Some(by.key().to_owned()), ..own })
+            }
+            Verdict::Silenced(silence) => {
+                ("silenced", TakerView { silence: Some(silence.to_string()), ..own })
+            }
+            Verdict::Muted(by) => ("muted", TakerView { muted_by: Some(by.to_string()), ..own }),
+            Verdict::Off => ("off", own),
+        };
+        TakerView { verdict: word.to_owned(), ..own }
     });
 
     MatchView {

@@ -158,6 +158,34 @@ fn a_mute_in_a_session_concerns_its_user() {
 }
 
 #[test]
+fn publish_says_what_settings_keep_from_sessions() {
+    let inhibited = format!(
+        "{CHAT}[limits]\ninhibit = [{{ by = [\"maint.begun\"], until = [\"maint.ended\"], equal = \"\" }}]\n"
+    );
+    let home = Home::with(&[("subscribers/chat.toml", &inhibited)]);
+    let _daemon = home.serve();
+    turn(&home, "s1", "c1");
+    turn(&home, "s2", "c1");
+    let publish = |event_type: &str| {
+        let published = home.print(&["publish", event_type, "text=hi", "--everywhere"]);
+        published.split_once('\n').map(|(_, said)| said.to_owned()).unwrap_or_default()
+    };
+    assert_eq!(publish("maint.begun"), "chat does not take it: it inhibits what this subscriber takes\n");
+    assert_eq!(publish("maint.ended"), "chat does not take it: it ends what was inhibited\n");
+    home.print(&["disable", "chat", "--session", "s1"]);
+    assert_eq!(publish("chat.a"), "chat takes it for session s2\n");
+    home.print(&["disable", "chat", "--session", "s2", "--for", "1h"]);
+    assert_eq!(publish("chat.b"), "chat takes it for nobody: you muted subscriber chat, in session s1\n");
+    home.print(&["enable", "chat"]);
+    assert_eq!(publish("chat.c"), "chat takes it for sessions s1, s2\n");
+    home.print(&["disable", "chat"]);
+    assert_eq!(publish("chat.d"), "chat takes it for nobody: you disabled chat\n");
+    let asked = home.ask("POST", "/v1/match", r#"{"type":"chat.e","payload":{"text":"hi"}}"#).json();
+    let own = json!({ "subscriber": "chat", "verdict": "muted", "muted_by": "you disabled chat" });
+    assert_eq!(at(&asked, "/subscribers/0"), &own);
+}
+
+#[test]
 fn an_equal_mute_is_added_once() {
     let home = Home::with(&[("subscribers/chat.toml", CHAT)]);
     let _daemon = home.serve();

@@ -509,7 +509,7 @@ pub struct MatchView {
 pub struct TakerView {
     /// Its id.
     pub subscriber: String,
-    /// `takes`, `resolves`, `filtered`, `silenced` or `off`.
+    /// `takes`, `resolves`, `inhibits`, `ends_inhibition`, `filtered`, `silenced`, `muted` or `off`.
     pub verdict: String,
     /// The filter key that refuses the event.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -517,7 +517,10 @@ pub struct TakerView {
     /// The silence that suppresses the event.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub silence: Option<String>,
-    /// The open sessions for which it holds, the first 20, if others are in the event's scope too.
+    /// Why no session gets what it makes, such as `you disabled chat`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub muted_by: Option<String>,
+    /// The open sessions that get it, the first 20, if others are in the event's scope too.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sessions: Option<Vec<String>>,
 }

@@ -97,6 +97,12 @@ impl Matched {
                     let silence = taker.silence.as_deref().unwrap_or_default();
                     format!("does not take it: the silence {} suppresses it", one_line(silence))
                 }
+                ("inhibits", _) => "does not take it: it inhibits what this subscriber takes".to_owned(),
+                ("ends_inhibition", _) => "does not take it: it ends what was inhibited".to_owned(),
+                ("muted", _) => {
+                    let by = taker.muted_by.as_deref().unwrap_or_default();
+                    format!("takes it for nobody: {}", one_line(by))
+                }
                 (verdict, _) => format!("is {}", one_line(verdict)),
             };
             format!("{} {what}\n", one_line(&taker.subscriber))

@@ -171,7 +171,7 @@ impl Engine {
     }
 
     fn feed(&mut self, index: u32, seq: Seq, event: &Arc<Event>, now: Timestamp) {
-        let muted = self.muted_for_all(index, event);
+        let muted = self.muted_for_all(rule(&self.pipelines, index), event);
         let pipeline = pipeline(&mut self.pipelines, index);
         if pipeline.rule().activity == Activity::Disabled {
             let subscriber = pipeline.rule().id.clone();

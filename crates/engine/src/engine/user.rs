@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use journal::time::Timestamp;
 
-use super::parts::{Engine, Taken, pipeline};
+use super::parts::{Engine, Taken};
 use crate::{
     conversation::{Concerned, SessionView, Sessions, Suppress},
     event::{Event, SessionId},
@@ -148,45 +148,53 @@ impl Engine {
         self.suppress_queued(notification, session, taken);
     }
 
-    /// Why nobody gets what a pipeline makes of an event, if that is so now: it leaves it out of its
+    /// Why nobody gets what a subscriber makes of an event, if that is so now: it leaves it out of its
     /// text.
-    pub(super) fn muted_for_all(&mut self, index: u32, event: &Arc<Event>) -> Option<Arc<str>> {
-        let rule = Arc::clone(pipeline(&mut self.pipelines, index).rule());
-        let (mutes, sessions) = self.mutes();
+    pub(super) fn muted_for_all(&self, rule: &Subscriber, event: &Arc<Event>) -> Option<Arc<str>> {
+        let mutes = self.muting();
         if mutes.has_none() {
             return None;
         }
-        let priority = match is_alone(&rule, Weight::new(&rule, event)) {
-            true => Priority::Critical,
-            false => rule.output.priority,
-        };
-        let events = || std::iter::once(event);
-        let own = mutes.muted(OWN_USER, None, &rule, events(), priority);
+        let own = mutes.muted(OWN_USER, None, rule, std::iter::once(event), alone(rule, event));
         if rule.output.audience == Audience::User || own.is_none() && rule.output.audience == Audience::Both {
             return own;
         }
-        let scope = territory::scope_for(&rule, event);
+        let scope = territory::scope_for(rule, event);
         // Of many, each queue decides as it takes the notification; of none, the session that opens later.
-        let Concerned::Few(takers) = sessions.concerned(&scope) else { return None };
+        let Concerned::Few(takers) = self.sessions.concerned(&scope) else { return None };
         let mut by = None;
         for key in takers {
-            let session = sessions.view(sessions.id(key))?;
-            let place = Place { session: session.id, workspace: session.harness.workspace.as_deref() };
-            by = Some(mutes.muted(user_of(session.harness), Some(place), &rule, events(), priority)?);
+            by = Some(self.muted_in(self.sessions.id(key), rule, event)?);
         }
         by
     }
 
+    /// Why a session does not get what a subscriber makes of an event.
+    pub(super) fn muted_in(
+        &self,
+        session: &SessionId,
+        rule: &Subscriber,
+        event: &Arc<Event>,
+    ) -> Option<Arc<str>> {
+        let session = self.sessions.view(session)?;
+        let place = Place { session: session.id, workspace: session.harness.workspace.as_deref() };
+        let user = user_of(session.harness);
+        self.muting().muted(user, Some(place), rule, std::iter::once(event), alone(rule, event))
+    }
+
+    fn muting(&self) -> Finder<'_> {
+        let Self { rules, users, recent, .. } = self;
+        Finder { rules, users, recent }
+    }
+
     /// Why the daemon's own user does not get the notice of a notification.
     pub(super) fn muted_for_user(&self, notification: &Notification) -> Option<Suppress> {
-        let Self { rules, users, recent, .. } = self;
-        Finder { rules, users, recent }.decide_for_user(notification, self.now)
+        self.muting().decide_for_user(notification, self.now)
     }
 
     /// Whether a notification is muted in a session.
     pub(super) fn is_muted_in(&self, session: &SessionView<'_>, notification: &Notification) -> bool {
-        let Self { rules, users, recent, .. } = self;
-        let mutes = Finder { rules, users, recent };
+        let mutes = self.muting();
         !mutes.has_none() && mutes.decide(notification, session).is_some()
     }
 
@@ -194,6 +202,11 @@ impl Engine {
     pub fn users(&self) -> &Users {
         &self.users
     }
+}
+
+/// The priority of the notification of one event.
+fn alone(rule: &Subscriber, event: &Arc<Event>) -> Priority {
+    if is_alone(rule, Weight::new(rule, event)) { Priority::Critical } else { rule.output.priority }
 }
 
 /// The hold of the user's quiet hours, unless the notification is never postponed.

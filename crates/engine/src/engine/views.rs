@@ -16,8 +16,12 @@ use crate::{
     ledger::{FilteredBy, Tally},
     notification::SubscriberId,
     pipeline::{
-        Failing, Pipeline, remainder,
+        Failing, Pipeline,
+        inhibition::Inhibiting,
+        mute::Place,
+        remainder,
         rule::{Activity, Subscriber},
+        silence::Matchers,
         territory,
     },
     probe::memory::Changes,
@@ -133,21 +137,25 @@ pub struct Taker {
     pub subscriber: SubscriberId,
     /// How it handles the event.
     pub verdict: Verdict,
-    /// The open sessions for which it holds; `None` for all of them.
+    /// The open sessions that get it, or for which it holds; `None` for all of them.
     pub sessions: Option<Vec<SessionId>>,
 }
 
 /// How a subscriber that selects an event's type handles it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
     /// It takes the event.
     Takes,
     /// It withdraws the conditions that the event resolves, but does not take the event.
     Resolves,
+    /// It does not take the event, which inhibits others of it, or ends that.
+    Inhibits(Inhibiting),
     /// Its filter rejects the event.
     Filtered(FilteredBy),
     /// It would take the event, but a silence suppresses that.
     Silenced(SilenceId),
+    /// It would take the event, but no session in its scope gets that, for this reason, in words.
+    Muted(Arc<str>),
     /// It is disabled.
     Off,
 }
@@ -156,11 +164,51 @@ impl Engine {
     /// How a subscriber handles an event that passes its filter.
     fn takes(&self, rule: &Subscriber, event: &Arc<Event>) -> Verdict {
         let (event, _) = &rule.as_seen(event);
-        let is_critical = rule.makes_critical(event);
-        match self.silences().find(rule, event, is_critical, |matchers| !matchers.is_scoped()) {
+        match self.silenced(rule, event, |matchers| !matchers.is_scoped()) {
             Some(silence) => Verdict::Silenced(silence),
-            None => Verdict::Takes,
+            None => self.muted_for_all(rule, event).map_or(Verdict::Takes, Verdict::Muted),
         }
+    }
+
+    fn silenced(
+        &self,
+        rule: &Subscriber,
+        event: &Arc<Event>,
+        is_wanted: impl Fn(&Matchers) -> bool,
+    ) -> Option<SilenceId> {
+        self.silences().find(rule, event, rule.makes_critical(event), is_wanted)
+    }
+
+    /// Why a session does not get what a subscriber makes of an event that it takes.
+    fn kept_from(&self, session: &SessionId, rule: &Subscriber, event: &Arc<Event>) -> Option<Verdict> {
+        let (event, _) = &rule.as_seen(event);
+        let view = self.sessions.view(session)?;
+        let place = Place { session, workspace: view.harness.workspace.as_deref() };
+        let is_for = |matchers: &Matchers| {
+            matchers.is_scoped() && place.is_meant(matchers.session.as_ref(), matchers.workspace.as_ref())
+        };
+        let silence = self.silenced(rule, event, is_for).map(Verdict::Silenced);
+        silence.or_else(|| self.muted_in(session, rule, event).map(Verdict::Muted))
+    }
+
+    /// How a subscriber handles an event that it takes, and for which of the open sessions in its scope if
+    /// not for all.
+    fn taker(&self, rule: &Subscriber, event: &Arc<Event>, all: &[SessionId]) -> Taker {
+        let own = territory::scope_for(rule, event);
+        let part = matches!(own, Scope::Part(_)).then(|| self.sessions.all_concerned(&own));
+        let (mut takers, mut kept_from) = (Vec::new(), None);
+        for session in part.as_deref().unwrap_or(all) {
+            match self.kept_from(session, rule, event) {
+                None => takers.push(session.clone()),
+                verdict @ Some(_) => kept_from = kept_from.or(verdict),
+            }
+        }
+        let (verdict, sessions) = match kept_from {
+            Some(verdict) if takers.is_empty() => (verdict, part),
+            Some(_) => (Verdict::Takes, Some(takers)),
+            None => (Verdict::Takes, part),
+        };
+        Taker { subscriber: rule.id.clone(), verdict, sessions }
     }
 
     /// The subscribers that would take `event`, and the sessions in its scope. Changes no state.
@@ -169,16 +217,19 @@ impl Engine {
         let workspace = event.session.as_ref().and_then(|session| self.folder_of(session));
         let verdict = |rule: &Subscriber| {
             let is_off = rule.activity == Activity::Disabled;
-            let found = match (selects(&rule.types), &rule.resolve) {
-                (true, _) if !remainder::is_left(rule, event) => return None,
-                (true, _) if !territory::holds_for(rule, event, workspace.as_deref()) => return None,
-                (true, _) => rule.check_whole(event).map(|()| self.takes(rule, event)),
-                (false, Some(resolve))
-                    if selects(&resolve.by) && territory::is_around(rule, event, workspace.as_deref()) =>
+            let is_around = || territory::is_around(rule, event, workspace.as_deref());
+            let resolves = rule.resolve.as_ref().is_some_and(|resolve| selects(&resolve.by));
+            let found = if selects(&rule.types) {
+                if !remainder::is_left(rule, event)
+                    || !territory::holds_for(rule, event, workspace.as_deref())
                 {
-                    rule.check_source(event).map(|()| Verdict::Resolves)
+                    return None;
                 }
-                (false, _) => return None,
+                rule.check_whole(event).map(|()| self.takes(rule, event))
+            } else if resolves && is_around() {
+                rule.check_source(event).map(|()| Verdict::Resolves)
+            } else {
+                Ok(Verdict::Inhibits(Inhibiting::find(&rule.inhibit, event).filter(|_| is_around())?))
             };
             Some(if is_off { Verdict::Off } else { found.unwrap_or_else(Verdict::Filtered) })
         };
@@ -187,14 +238,15 @@ impl Engine {
             Scope::Session(name) => Scope::Session(self.sessions.by_full_name(&name).unwrap_or(name)),
             scope @ (Scope::Workspace(_) | Scope::All | Scope::Part(_)) => scope,
         };
+        let sessions = self.sessions.all_concerned(&scope);
         let taker = |rule: &Arc<Subscriber>| {
-            let own = territory::scope_for(rule, event);
-            let sessions = matches!(own, Scope::Part(_)).then(|| self.sessions.all_concerned(&own));
-            Some(Taker { subscriber: rule.id.clone(), verdict: verdict(rule)?, sessions })
+            let verdict = verdict(rule)?;
+            Some(if verdict == Verdict::Takes {
+                self.taker(rule, event, &sessions)
+            } else {
+                Taker { subscriber: rule.id.clone(), verdict, sessions: None }
+            })
         };
-        Explanation {
-            subscribers: rules.filter_map(taker).collect(),
-            sessions: self.sessions.all_concerned(&scope),
-        }
+        Explanation { subscribers: rules.filter_map(taker).collect(), sessions }
     }
 }

@@ -232,6 +232,31 @@ impl Inhibitions {
     }
 }
 
+/// What an event does to the events of a subscriber that does not take it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Inhibiting {
+    /// It inhibits them.
+    Begins,
+    /// It ends what another event inhibits.
+    Ends,
+}
+
+impl Inhibiting {
+    /// What an event does by these rules.
+    pub(crate) fn find(rules: &[InhibitRule], event: &Event) -> Option<Self> {
+        let is_any = |patterns: fn(&InhibitRule) -> &[Pattern]| {
+            let is_one = |rule: &&InhibitRule| rule.concerns(patterns(rule), event);
+            let mut concerned = rules.iter().filter(is_one);
+            concerned.any(|rule| key(rule, Side::Source, &mut KeyWriter::default(), event).is_some())
+        };
+        if is_any(|rule| &rule.by) {
+            Some(Self::Begins)
+        } else {
+            is_any(|rule| &rule.until).then_some(Self::Ends)
+        }
+    }
+}
+
 /// Which of the two events a field is read of.
 #[derive(Debug, Clone, Copy)]
 enum Side {
