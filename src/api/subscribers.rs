@@ -76,10 +76,13 @@ fn live(engine: &Engine, now: Timestamp) -> Vec<SubscriberView> {
             Activity::Disabled => "off",
         };
         let users = engine.users().iter().filter(|(_, own)| own.disables(rule));
+        let silence = engine.silences().longest_whole(rule).map(|kept| &kept.silence);
         let view = SubscriberView {
             id: rule.id.to_string(),
             state: state.to_owned(),
             disabled_by: users.map(|(user, _)| user.to_string()).collect(),
+            silence: silence.map(|silence| silence.id.to_string()),
+            silenced_until: silence.map(|silence| silence.until.to_string()),
             ..SubscriberView::default()
         };
         all.insert(rule.id.clone(), view);

@@ -167,13 +167,13 @@ fn subscribers_are_shown_with_what_they_did() {
     let list = home.print(&["subscribers"]);
     let row = list.lines().find(|line| line.starts_with("pager ")).unwrap_or_else(|| panic!("{list}"));
     let row: Vec<&str> = row.split_whitespace().collect();
-    assert_eq!(row[..6], ["pager", "on", "user", "3", "3", "2"], "{list}");
+    assert_eq!(row[..6], ["pager", "silenced", "user", "3", "3", "2"], "{list}");
     assert!(list.contains("pager  silenced by ") && list.contains(", 1 notification is held\n"), "{list}");
     assert!(list.contains(" without an event in 7 days: --all\n") && !list.contains("ci_check"), "{list}");
     assert!(home.print(&["subscribers", "--all"]).contains("ci_check"));
     let page = home.print(&["subscribers", "pager"]);
     for part in [
-        "pager: on, from user\ntakes pager.alert.fired\ndelivers each event alone as normal notifications at after_tool",
+        "pager: silenced, from user\ntakes pager.alert.fired\ndelivers each event alone as normal notifications at after_tool",
         " subscribers/pager.toml:6\n",
         "  output.priority = \"normal\"                                             default\n",
         "tests       none; `aside new test` makes one of real events\n",

@@ -28,6 +28,13 @@ pub struct SubscriberView {
     /// The users who disabled it; `me` is the daemon's own.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub disabled_by: Vec<String>,
+    /// The silence that suppresses all that it takes, critical events aside; of several the one that ends
+    /// last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub silence: Option<String>,
+    /// When that ends.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub silenced_until: Option<String>,
     /// Events that it took, also those that it ended.
     pub events: u64,
     /// Notifications that it made.

@@ -110,7 +110,7 @@ impl List<'_> {
         let state = state(one, live);
         let tone = match state {
             "failing" => Tone::Bad,
-            "disabled" | "remainder" => Tone::Dim,
+            "disabled" | "silenced" | "remainder" => Tone::Dim,
             _ => Tone::Plain,
         };
         let from = one.layers.last().copied().map_or("-", LayerKind::as_str);
@@ -146,14 +146,19 @@ impl List<'_> {
         if is_disabled(live) {
             return Some(format!("disabled by you: aside enable {}", one.id));
         }
-        held(live, self.terminal).or_else(|| waiting(live, self.terminal))
+        let silenced = || silenced(live, self.terminal);
+        held(live, self.terminal).or_else(silenced).or_else(|| waiting(live, self.terminal))
     }
 }
 
-/// Whether it is in the short list: it did something, or somebody wrote it.
+/// Whether it is in the short list: it did something, somebody wrote it, or its user switched it off.
 fn is_shown(one: &Listed, live: Option<&SubscriberView>) -> bool {
     let is_active = |live: &SubscriberView| {
-        live.events + live.made + live.sent > 0 || live.pending + live.rows > 0 || !live.failing.is_empty()
+        live.events + live.made + live.sent > 0
+            || live.pending + live.rows > 0
+            || !live.failing.is_empty()
+            || is_disabled(live)
+            || live.silence.is_some()
     };
     one.layers.iter().any(|layer| *layer != LayerKind::Shipped) || live.is_some_and(is_active)
 }
@@ -163,6 +168,7 @@ pub(super) fn state(one: &Listed, live: Option<&SubscriberView>) -> &'static str
     match live {
         Some(live) if !live.failing.is_empty() => "failing",
         Some(live) if is_disabled(live) => "disabled",
+        Some(live) if live.silence.is_some() => "silenced",
         Some(live) if is_quiet(live) => "quiet",
         Some(_) | None => state_of(one),
     }
@@ -181,6 +187,12 @@ pub(super) fn held(live: &SubscriberView, terminal: &Terminal) -> Option<String>
     let is = if live.held == 1 { "is" } else { "are" };
     let held = counted(live.held, "notification");
     Some(format!("{}{cause}{}, {held} {is} held", hold.kind, until.unwrap_or_default()))
+}
+
+/// The silence that suppresses all of it.
+fn silenced(live: &SubscriberView, terminal: &Terminal) -> Option<String> {
+    let (silence, until) = (live.silence.as_deref()?, live.silenced_until.as_deref()?);
+    Some(format!("silenced {}: aside silence expire {silence}", terminal.lasts(until)))
 }
 
 /// Rows of batches that stay open for long.
@@ -262,7 +274,11 @@ mod tests {
                 last_at: Some(at),
                 ..live("pager_with_a_rather_long_name_of_its_own")
             },
-            live("tool_failure"),
+            SubscriberView {
+                silence: Some("s7f3a".to_owned()),
+                silenced_until: Some("2026-11-21T13:00:00Z".to_owned()),
+                ..live("tool_failure")
+            },
         ];
         (all, SubscribersView { subscribers, ..SubscribersView::default() })
     }
@@ -273,19 +289,21 @@ mod tests {
         let list = List { all: &all, live: &live, terminal: &pipe() };
         let shown = list.text(false);
         insta::assert_snapshot!(shown, @r"
-        NAME                                      STATE    FROM  EVENTS  MADE  SENT  TOKENS  LAST
-        chat_digest                               quiet    user      44     0     0       0  -
-        digest                                    on       user       3     0     0       0  -
-        lint_table                                failing  user       8     8     8     410  -
-        new_one                                   on       user       -     -     -       -  -
-        pager_with_a_rather_long_name_of_its_own  on       user      12    12     9     301  3m ago
+        NAME                                      STATE     FROM     EVENTS  MADE  SENT  TOKENS  LAST
+        chat_digest                               quiet     user         44     0     0       0  -
+        digest                                    on        user          3     0     0       0  -
+        lint_table                                failing   user          8     8     8     410  -
+        new_one                                   on        user          -     -     -       -  -
+        pager_with_a_rather_long_name_of_its_own  on        user         12    12     9     301  3m ago
+        tool_failure                              silenced  shipped       0     0     0       0  -
 
-        chat_digest  quiet until tomorrow 07:00, 2 notifications are held
-        digest       3 rows wait, the next batch closes in 5h30m
-        lint_table   templates/lint.toon.j2:2 `payload.nope` is undefined, and this is a long sentence about it
-        new_one      is not in force yet: aside reload
+        chat_digest   quiet until tomorrow 07:00, 2 notifications are held
+        digest        3 rows wait, the next batch closes in 5h30m
+        lint_table    templates/lint.toon.j2:2 `payload.nope` is undefined, and this is a long sentence about it
+        new_one       is not in force yet: aside reload
+        tool_failure  silenced for 30m more: aside silence expire s7f3a
 
-        2 without an event in 7 days: --all
+        1 without an event in 7 days: --all
         ");
     }
 

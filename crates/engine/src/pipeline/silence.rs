@@ -88,6 +88,15 @@ impl Matchers {
     pub fn is_scoped(&self) -> bool {
         self.session.is_some() || self.workspace.is_some()
     }
+
+    /// Whether it suppresses what a subscriber makes, apart from the event: a core one only by its id, and
+    /// nothing critical of it.
+    fn reaches(&self, rule: &Subscriber, is_critical: bool) -> bool {
+        let is_core = rule.activity == Activity::Core;
+        let is_for_all = self.subscriber.as_ref().is_none_or(|id| id.as_str() == ALL_SUBSCRIBERS);
+        let is_named = self.subscriber.as_ref().is_some_and(|id| is_of(id, rule));
+        (is_named || is_for_all && !is_core) && (!is_critical || self.critical && !is_core)
+    }
 }
 
 impl fmt::Display for Matchers {
@@ -296,7 +305,7 @@ impl Silences {
         let matches = |(kept, condition): &(&Kept, &Option<Arc<Condition>>)| {
             let (matchers, condition) = (&kept.silence.matchers, condition.as_deref());
             is_wanted(matchers)
-                && matches_rule(matchers, rule, is_critical)
+                && matchers.reaches(rule, is_critical)
                 && condition.is_none_or(|condition| values.allow(condition))
                 && matches_event(&matchers.types, matchers.source.as_deref(), condition, event)
         };
@@ -311,22 +320,25 @@ impl Silences {
         is_critical: bool,
         is_wanted: impl Fn(&Matchers) -> bool,
     ) -> Option<SilenceId> {
-        let matches = |kept: &&Kept| {
-            let matchers = &kept.silence.matchers;
-            let is_whole =
-                matchers.types.is_empty() && matchers.source.is_none() && matchers.condition.is_none();
-            is_whole && is_wanted(matchers) && matches_rule(matchers, rule, is_critical)
-        };
-        self.in_force().find(matches).map(|kept| kept.silence.id)
+        let mut whole = self.whole(rule).filter(|kept| kept.silence.matchers.reaches(rule, is_critical));
+        whole.find(|kept| is_wanted(&kept.silence.matchers)).map(|kept| kept.silence.id)
     }
-}
 
-/// Whether a silence suppresses what a subscriber makes, apart from the event.
-fn matches_rule(matchers: &Matchers, rule: &Subscriber, is_critical: bool) -> bool {
-    let is_core = rule.activity == Activity::Core;
-    let is_named = matchers.subscriber.as_ref().is_some_and(|id| is_of(id, rule));
-    let is_for_all = matchers.subscriber.as_ref().is_none_or(|id| id.as_str() == ALL_SUBSCRIBERS);
-    (is_named || !is_core && is_for_all) && (!is_critical || !is_core && matchers.critical)
+    /// The silence that suppresses every event of a subscriber in all sessions, critical ones aside; of
+    /// several the one that ends last.
+    pub fn longest_whole(&self, rule: &Subscriber) -> Option<&Kept> {
+        let of_all = self.whole(rule).filter(|kept| !kept.silence.matchers.is_scoped());
+        of_all.max_by_key(|kept| kept.silence.until)
+    }
+
+    /// The silences of a subscriber that match every event.
+    fn whole(&self, rule: &Subscriber) -> impl Iterator<Item = &Kept> {
+        self.in_force().filter(|kept| {
+            let Matchers { types, source, condition, .. } = &kept.silence.matchers;
+            let is_part = !types.is_empty() || source.is_some() || condition.is_some();
+            !is_part && kept.silence.matchers.reaches(rule, false)
+        })
+    }
 }
 
 /// Whether an event is of one of these types, if there are any, of this source, and `condition` holds;
