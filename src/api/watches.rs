@@ -14,8 +14,8 @@ use engine::{
     request::FieldError,
     session::SessionState,
     watch::{
-        ALL_MAX, Condition, EXPIRES_DEFAULT, EXPIRES_MAX, Needs, PER_OWNER_MAX, Part, Watch,
-        condition::{Terms, parse, remote_host},
+        ALL_MAX, CONDITIONS_MAX, Condition, EXPIRES_DEFAULT, EXPIRES_MAX, Needs, PER_OWNER_MAX, Part, Watch,
+        condition::{Terms, parse_list, remote_host},
     },
 };
 use futures_util::future::try_join_all;
@@ -279,26 +279,29 @@ async fn read(app: &App, request: &WatchRequest, owner: Owner) -> Result<Watch, 
     let mut parts = Vec::with_capacity(request.conditions.len());
     for (index, text) in request.conditions.iter().enumerate() {
         let wrong = |message: String| ApiError::bad(FieldError::new(field(index), message));
-        let condition = parse(text, &terms).map_err(|error| wrong(error.to_string()))?;
-        if let Some(host) = remote_host(&condition).filter(|_| !settings.remote) {
-            let message =
-                format!("`{host}` is another machine, which needs `remote = true` in [sources.watch]");
-            return Err(wrong(message));
+        let list = parse_list(text, &terms).map_err(|error| wrong(error.to_string()))?;
+        if list.len() > 1 && request.needs == Needs::All {
+            return Err(wrong("is a list of which one is enough, and `all` was requested".to_owned()));
         }
-        if matches!(condition, Condition::Ci { .. }) && !is_asking {
-            return Err(wrong("checks are disabled: [sources.ci] enabled = false".to_owned()));
+        for (text, condition) in list {
+            if let Some(host) = remote_host(&condition).filter(|_| !settings.remote) {
+                let message =
+                    format!("`{host}` is another machine, which needs `remote = true` in [sources.watch]");
+                return Err(wrong(message));
+            }
+            if matches!(condition, Condition::Ci { .. }) && !is_asking {
+                return Err(wrong("checks are disabled: [sources.ci] enabled = false".to_owned()));
+            }
+            if let Some(what) = condition.of_session().filter(|_| owner.session.is_none()) {
+                return Err(wrong(format!("{what} a session, and none is named")));
+            }
+            let condition = resolved(app, condition).await.map_err(|error| wrong(error.to_string()))?;
+            parts.push(Part { text: text.to_owned(), condition, met: None });
         }
-        if let Some(what) = condition.of_session().filter(|_| owner.session.is_none()) {
-            return Err(wrong(format!("{what} a session, and none is named")));
-        }
-        let condition = if let Condition::Idle { session } = condition {
-            let session = session_of(app, session, None).await?;
-            known_session(app, &session).await.map_err(|error| wrong(error.to_string()))?;
-            Condition::Idle { session }
-        } else {
-            condition
-        };
-        parts.push(Part { text: text.trim().to_owned(), condition, met: None });
+    }
+    if parts.len() > CONDITIONS_MAX {
+        let message = format!("has at most {CONDITIONS_MAX}, not {}", parts.len());
+        return Err(ApiError::bad(FieldError::new("conditions", message)));
     }
     Ok(Watch {
         id: new_id('w').into(),
@@ -313,6 +316,14 @@ async fn read(app: &App, request: &WatchRequest, owner: Owner) -> Result<Watch, 
         workspace: owner.workspace,
         caller: None,
     })
+}
+
+/// A condition with the whole id of its session, which must be known.
+async fn resolved(app: &App, condition: Condition) -> Result<Condition, ApiError> {
+    let Condition::Idle { session } = condition else { return Ok(condition) };
+    let session = session_of(app, session, None).await?;
+    known_session(app, &session).await?;
+    Ok(Condition::Idle { session })
 }
 
 fn field(index: usize) -> String {

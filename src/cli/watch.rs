@@ -36,7 +36,7 @@ fn conditions() -> String {
 #[derive(Debug, clap::Args)]
 #[command(after_help = conditions())]
 pub(super) struct Args {
-    /// The conditions, one quoted text each: 'exit 4711' 'port 3000'
+    /// The conditions, one quoted text each: 'exit 4711' 'port 3000'; or a list: 'exit 4711 or 10m'
     #[arg(value_name = "CONDITION")]
     conditions: Vec<String>,
     /// Wait until all conditions are met, not only one
@@ -58,7 +58,7 @@ pub(super) struct Args {
 #[derive(Debug, clap::Args)]
 #[command(after_help = conditions())]
 pub(super) struct RemindArgs {
-    /// When, a condition: `in 20m`, `in 3 turns`, `at 14:30`
+    /// When, a condition: `in 20m`, `in 3 turns`, `at 14:30`; or the first of several: `tool:Bash or 10m`
     #[arg(value_name = "WHEN")]
     when: String,
     /// The text

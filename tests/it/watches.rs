@@ -371,6 +371,31 @@ fn reminder_has_the_priority_that_it_asks_for() {
 }
 
 #[test]
+fn reminder_comes_with_first_condition_of_a_list() {
+    let home = home();
+    let _daemon = home.serve();
+    open(&home, "s1");
+    let file = format!("{}/x", home.work());
+    let said = home.print(&["remind", &format!("in 1h or file {file}"), "Go on.", "--session", "s1"]);
+    assert!(said.starts_with("watching w"), "{said}");
+    assert!(home.print(&["watch"]).contains(": Go on."));
+    std::fs::write(&file, "").expect("written");
+    eventually("it is met", || {
+        let made = home.get("/v1/notifications?limit=1").to_string();
+        made.contains("Go on.").then_some(())
+    });
+    let many = ["1h"; 9].join(" or ");
+    for (conditions, needs, expected) in [
+        (json!(["in 1h or 2 turns"]), "all", "a list of which one is enough, and `all` was requested"),
+        (json!(many), "any", "has at most 8, not 9"),
+        (json!(["in 1h or prot 3000"]), "any", "did you mean `port [HOST:]PORT`?"),
+    ] {
+        let wrong = set(&home, &json!({ "conditions": conditions, "needs": needs, "session": "s1" }));
+        assert!(wrong.status() == 400 && wrong.json().to_string().contains(expected), "{wrong:?}");
+    }
+}
+
+#[test]
 fn watch_command_inside_client_addresses_its_session() {
     let home = home();
     let _daemon = home.serve();

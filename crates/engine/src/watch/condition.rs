@@ -238,6 +238,26 @@ pub fn parse(text: &str, terms: &Terms<'_>) -> Result<Condition, ConditionError>
     read(word, rest.trim(), terms).map_err(|why| ConditionError::Wrong { found: shown(text), why, form })
 }
 
+/// Between the conditions of a list.
+const OR: &str = " or ";
+
+/// Parses a condition, or a list of them such as `tool:Bash or 10m`, each with its text.
+///
+/// A text is a list if each part is a condition, so the expression of a line may have the word.
+///
+/// Errors: neither; the error is about a part if another one is a condition.
+pub fn parse_list<'t>(text: &'t str, terms: &Terms<'_>) -> Result<Vec<(&'t str, Condition)>, ConditionError> {
+    let parts = || text.split(OR).map(str::trim);
+    let each = parts().map(|part| Ok((part, parse(part, terms)?))).collect();
+    match (each, parse(text, terms)) {
+        (Ok(list), _) => Ok(list),
+        (Err(_), Ok(one)) => Ok(vec![(text.trim(), one)]),
+        (Err(of_part), Err(whole)) => {
+            Err(if parts().any(|part| parse(part, terms).is_ok()) { of_part } else { whole })
+        }
+    }
+}
+
 /// The condition that a delay waits for: the words of `deliver_after` are conditions too.
 fn of_delay(delay: Delay, terms: &Terms<'_>) -> Result<Condition, String> {
     Ok(match delay {

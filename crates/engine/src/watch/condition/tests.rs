@@ -1,7 +1,7 @@
 use journal::time::Timestamp;
 
 use super::*;
-use crate::watch::condition::{Terms, parse};
+use crate::watch::condition::{Terms, parse, parse_list};
 
 /// A zone one hour ahead of UTC that is set back at 2026-11-25T22:00Z.
 fn offset(at: Timestamp) -> i32 {
@@ -15,6 +15,30 @@ fn time(text: &str) -> Timestamp {
 fn read(text: &str) -> Result<Condition, String> {
     let terms = Terms { now: time("2026-11-25T12:00:00Z"), utc_offset: &offset, folder: Some("/w") };
     parse(text, &terms).map_err(|error| error.to_string())
+}
+
+#[test]
+fn a_list_has_a_condition_in_each_part() {
+    let terms = Terms { now: time("2026-11-25T12:00:00Z"), utc_offset: &offset, folder: Some("/w") };
+    let texts = |text: &str| {
+        let list = parse_list(text, &terms).map_err(|error| error.to_string())?;
+        Ok::<_, String>(list.into_iter().map(|(text, _)| text.to_owned()).collect::<Vec<_>>())
+    };
+    for (text, expected) in [
+        ("tool:Bash or 10m", Ok(vec!["tool:Bash", "10m"])),
+        (" file a.lock or in 3 turns or port 3000", Ok(vec!["file a.lock", "in 3 turns", "port 3000"])),
+        ("line a.log /one or two/", Ok(vec!["line a.log /one or two/"])),
+        ("file this or that", Ok(vec!["file this or that"])),
+        ("tool:Bash or prot 3000", Err("did you mean `port [HOST:]PORT`?")),
+        ("tool:Bash or 10", Err("`10` is not a condition")),
+        ("now or never", Err("`now or never` is not a condition")),
+    ] {
+        match (texts(text), expected) {
+            (Ok(read), Ok(expected)) => assert_eq!(read, expected, "{text}"),
+            (Err(error), Err(expected)) => assert!(error.contains(expected), "{text}: {error}"),
+            (read, expected) => panic!("{text}: {read:?} and not {expected:?}"),
+        }
+    }
 }
 
 #[test]
