@@ -71,7 +71,7 @@ const GROUPS: [Group; 5] = [
                     "aside publish --input events.ndjson",
                 ],
             ),
-            ("region", &["aside region", "aside region demo --format markdown --max-tokens 600"]),
+            ("region", &["aside region", "aside region --session demo --format markdown --max-tokens 600"]),
             ("exchange", &["aside exchange demo after_tool"]),
             ("notify", &["aside notify 'the deploy is done'"]),
             ("ask", &["aside ask 'Deploy now?' --choice yes --choice no"]),

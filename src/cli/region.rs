@@ -17,6 +17,7 @@ const DOING: &str = "show the region";
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// The session, as in `aside sessions` [default: the open one that was active last]
+    #[arg(long, value_name = "ID")]
     session: Option<String>,
     /// Format of the text [default: xml]
     #[arg(long, value_parser = PossibleValuesParser::new(texts()))]

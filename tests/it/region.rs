@@ -135,7 +135,7 @@ files[1]{path,change}:
     let changed = read(&home, REGION, &tag);
     assert_eq!(changed.status(), 200);
     assert!(!text_of(&changed).contains("failed"), "{changed:?}");
-    let printed = home.print(&["region", "s1"]);
+    let printed = home.print(&["region", "--session", "s1"]);
     assert_eq!(printed.trim_end(), text_of(&changed));
     let lines = home.print(&["region", "--format", "line", "--max-tokens", "400"]);
     assert!(lines.lines().all(|line| line.starts_with("aside: ")) && lines.lines().count() == 3, "{lines}");
