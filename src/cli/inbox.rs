@@ -1,6 +1,6 @@
 //! `aside inbox`: pending notifications of sessions, and the user's decisions about them.
 
-use std::mem;
+use std::{collections::BTreeMap, mem};
 
 use dialoguer::{Select, console::Term, theme::SimpleTheme};
 use hook::client::percent_encode;
@@ -88,8 +88,7 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
     }
 }
 
-/// Lets the user pick from the pending notifications, or prints them page by page: there may be a
-/// million, and the daemon returns a thousand at once.
+/// Lets the user pick from the pending notifications, or prints them.
 fn list(args: &List, context: &mut Context<'_>) -> Result<(), CliError> {
     let session = args.session.as_deref().map(|text| ids::session(text, context)).transpose()?;
     if args.json {
@@ -100,25 +99,48 @@ fn list(args: &List, context: &mut Context<'_>) -> Result<(), CliError> {
         return pick_each(session.as_deref(), context);
     }
     let names = Names::ask(context);
-    let (mut is_empty, mut open, mut taken) = (true, 0, Vec::new());
-    each_page(session.as_deref(), context, |page: InboxList, context| {
+    let (mut all, mut open, mut taken) = (Gathered::default(), 0, Vec::new());
+    each_page(session.as_deref(), context, |page: InboxList, _| {
         let InboxList { notifications, taken_up, questions, next } = page;
-        is_empty &= notifications.is_empty() && taken_up.is_empty();
+        notifications.into_iter().for_each(|one| all.add(one));
         taken.extend(taken_up);
         open = questions;
-        let ids = ShortIds::of_notifications(notifications.iter().map(|one| &*one.id));
-        let (terminal, rules) = (&context.terminal, Rules::new(context));
-        let shown = |one: &WaitingView| {
-            let text = if args.text { one.text_lines(terminal) } else { String::new() };
-            one.shown(&ids.short(&one.id), &names, &rules, terminal) + &text
-        };
-        let text: String = notifications.iter().map(shown).collect();
-        context.print(&text)?;
         Ok(next)
     })?;
-    let text = taken_up(&taken, &names, &context.terminal) + &asked(open);
-    let text = if is_empty && text.is_empty() { "no pending notifications\n" } else { &text };
-    context.print(text)
+    let ids = ShortIds::of_notifications(all.notifications.iter().map(|(one, _)| &*one.id));
+    let (terminal, rules) = (&context.terminal, Rules::new(context));
+    let shown = |(one, sessions): &(WaitingView, Vec<String>)| {
+        let text = if args.text { one.text_lines(terminal) } else { String::new() };
+        one.shown(sessions, &ids.short(&one.id), &names, &rules, terminal) + &text
+    };
+    let text: String = all.notifications.iter().map(shown).collect();
+    let text = text + &taken_up(&taken, &names, terminal) + &asked(open);
+    context.print(if text.is_empty() { "no pending notifications\n" } else { &text })
+}
+
+/// Pending notifications in the order of their first sessions, each once with the other ones.
+#[derive(Default)]
+struct Gathered {
+    notifications: Vec<(WaitingView, Vec<String>)>,
+    /// The places of a notification: several if it is held in some of its sessions.
+    places: BTreeMap<String, Vec<usize>>,
+}
+
+impl Gathered {
+    fn add(&mut self, one: WaitingView) {
+        let Self { notifications, places } = self;
+        let places = places.entry(one.id.clone()).or_default();
+        let is_same = |(other, _): &(WaitingView, Vec<String>)| {
+            (&other.waits_for, &other.holds) == (&one.waits_for, &one.holds)
+        };
+        let place = places.iter().find(|place| notifications.get(**place).is_some_and(is_same));
+        if let Some((_, sessions)) = place.and_then(|place| notifications.get_mut(*place)) {
+            sessions.extend(one.session);
+            return;
+        }
+        places.push(notifications.len());
+        notifications.push((one, Vec::new()));
+    }
 }
 
 /// The daemon's answers as one: the last page, with the notifications of all.
@@ -172,12 +194,20 @@ fn taken_up(taken: &[TakenUp], names: &Names, terminal: &Terminal) -> String {
 }
 
 impl WaitingView {
-    /// A line about it, and its sentence and what holds it below.
-    fn shown(&self, id: &str, names: &Names, rules: &Rules<'_, '_>, terminal: &Terminal) -> String {
+    /// A line about it and the other `sessions` that have it, and its sentence and what holds it below.
+    fn shown(
+        &self,
+        sessions: &[String],
+        id: &str,
+        names: &Names,
+        rules: &Rules<'_, '_>,
+        terminal: &Terminal,
+    ) -> String {
         let id = one_line(id);
         let age = terminal.moments.age(self.age_ms);
         let priority = one_line(&self.priority);
-        let rest = format!("{}, {age}, for {}", self.subscriber, self.whom(names, terminal));
+        let others: String = sessions.iter().map(|session| format!(", {}", names.name(session))).collect();
+        let rest = format!("{}, {age}, for {}{others}", self.subscriber, self.whom(names, terminal));
         let begin = terminal::width(&id) + terminal::width(&priority) + 3;
         let (id, rest) = (terminal.paint(Tone::Dim, &id), terminal.wrap(&one_line(&rest), begin, 4));
         let head = format!("{id}  {} {rest}\n", terminal.paint(Tone::of(&priority), &priority));
@@ -366,7 +396,7 @@ fn pick_each(session: Option<&str>, context: &mut Context<'_>) -> Result<(), Cli
         let lines: Vec<String> = notifications.iter().map(line).collect();
         let Some(picked) = pick("pending notifications (Esc quits)", &lines, at)? else { return Ok(()) };
         let Some(one) = notifications.get(picked) else { return Ok(()) };
-        let shown = one.shown(&ids.short(&one.id), &names, &Rules::new(context), &context.terminal);
+        let shown = one.shown(&[], &ids.short(&one.id), &names, &Rules::new(context), &context.terminal);
         context.print(&shown)?;
         let which = || Which { id: one.id.clone(), session: queue(one).map(str::to_owned) };
         match choose(one, context)? {
@@ -446,6 +476,31 @@ mod tests {
         let daemon = FakeDaemon::answering_json(200, r#"{"notifications":[],"questions":2}"#);
         let said = "2 questions wait for your answer: aside answer\n";
         assert_eq!(run_against(&daemon, &["inbox"]).as_deref(), Ok(said));
+    }
+
+    #[test]
+    fn a_notification_is_listed_once_with_its_sessions() {
+        let waiting = |id: &str, session: &str, holds: &str| {
+            format!(
+                r#"{{"id":"{id}","session":"{session}","subscriber":"x","priority":"high","waits_for":"agent","age_ms":0,"sentence":"a is 1","holds":{holds}}}"#
+            )
+        };
+        let held = r#"[{"kind":"silenced","cause":"s7f3a"}]"#;
+        let first = [waiting("n1", "s1", "[]"), waiting("n2", "s1", "[]"), waiting("n1", "s2", "[]")];
+        let second = [waiting("n1", "s3", "[]"), waiting("n1", "s4", held)];
+        let pages = [
+            ("/v1/inbox", format!(r#"{{"notifications":[{}],"questions":0,"next":"p"}}"#, first.join(","))),
+            ("/v1/inbox?from=p", format!(r#"{{"notifications":[{}],"questions":0}}"#, second.join(","))),
+        ];
+        let pages = pages.each_ref().map(|(path, body)| (*path, &**body));
+        let printed = run_against(&FakeDaemon::answering_paths(&pages), &["inbox"]).expect("printed");
+        let heads: Vec<&str> = printed.lines().filter(|line| line.starts_with('n')).collect();
+        let expected = [
+            "n1  high x, 0s ago, for the agent of s1, s2, s3",
+            "n2  high x, 0s ago, for the agent of s1",
+            "n1  high x, 0s ago, for the agent of s4",
+        ];
+        assert_eq!(heads, expected, "{printed}");
     }
 
     #[test]
