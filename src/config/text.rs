@@ -132,6 +132,7 @@ files! {
     "cli_event"
     "closed_port"
     "config_change"
+    "custom_event"
     "disk_space"
     "file_change"
     "flaky_check"
