@@ -38,6 +38,7 @@ pub mod keys;
 pub(crate) mod layout;
 mod limits;
 mod mute;
+mod patterns;
 pub mod producers;
 mod reach;
 mod repeat;

@@ -60,7 +60,7 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
         (paths, _) => paths.iter().map(|path| Target::of(path)).collect::<Result<_, _>>()?,
     };
     let sources = read(Sources::shipped(), &targets);
-    let report = check(&sources, &denied).with(check_matchers(&targets));
+    let report = check(&sources, &denied, context).with(check_matchers(&targets));
     let report = targets.iter().filter_map(Target::of_workspace).fold(report, with_workspace);
     let is_of_files = targets.iter().all(|target| target.file().is_some());
     let is_wanted =
@@ -101,8 +101,8 @@ fn denied(names: &[String]) -> Result<Denied, CliError> {
 }
 
 /// Compiles, tests and lints everything.
-fn check(sources: &Sources, denied: &Denied) -> Report {
-    report::report(sources, &compiled_of(sources), denied)
+fn check(sources: &Sources, denied: &Denied, context: &Context<'_>) -> Report {
+    report::report_with(sources, &compiled_of(sources), denied, &|source| context.has_published(source))
 }
 
 /// Adds what is an error in the files of a workspace alone.
@@ -413,6 +413,23 @@ mod tests {
     }
 
     #[test]
+    fn a_source_in_the_history_is_known() {
+        let folder = Scratch::new();
+        let text =
+            "subscriber.id = \"x\"\n[events]\ntypes = [\"tool.call.failure\"]\nsources = [\"langgraph\"]\n";
+        let file = write(folder.path(), "subscribers/x.toml", text);
+        let event = r#"{"source":"langgraph"}"#;
+        for (events, found) in [(event, "no errors in "), ("", "no known source is called `langgraph`")] {
+            let page =
+                format!(r#"{{"events":[{events}],"unmatched":0,"projection":{{"seq":9,"behind":0}}}}"#);
+            let daemon =
+                FakeDaemon::answering_paths(&[("/v1/events?source=langgraph&limit=1", page.as_str())]);
+            let shown = run_against(&daemon, &["check", &file]).expect("no error");
+            assert!(shown.contains(found), "{shown}");
+        }
+    }
+
+    #[test]
     fn check_mentions_a_missing_configuration_folder() {
         let output = run_against(&FakeDaemon::silent(), &["check"]);
         assert_eq!(output.as_deref(), Ok("no errors in the shipped files and c, which does not exist\n"));
@@ -509,7 +526,7 @@ mod tests {
         let region = serde_json::json!({ "startLine": 5, "startColumn": 10, "endLine": 5, "endColumn": 26 });
         assert_eq!(location["region"], region);
         assert_eq!(location["artifactLocation"]["uri"], format!("file://{file}"));
-        assert_eq!(log["runs"][0]["tool"]["driver"]["rules"].as_array().map(Vec::len), Some(19));
+        assert_eq!(log["runs"][0]["tool"]["driver"]["rules"].as_array().map(Vec::len), Some(20));
     }
 
     #[test]

@@ -15,9 +15,12 @@ use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
 use toon::is_invisible;
 
-use crate::cli::{
-    error::{CliError, refused},
-    terminal::{Terminal, prose_of_stderr},
+use crate::{
+    api::wire::history::EventPage,
+    cli::{
+        error::{CliError, refused},
+        terminal::{Terminal, prose_of_stderr},
+    },
 };
 
 /// State shared by all commands.
@@ -32,6 +35,14 @@ pub(super) struct Context<'a> {
 }
 
 impl Context<'_> {
+    /// Whether the history has an event of a source; false without a daemon.
+    pub(super) fn has_published(&self, source: &str) -> bool {
+        let path = with_query("/v1/events", &[("source", Some(source)), ("limit", Some("1"))]);
+        let answer = self.client.request("GET", &path, &[], b"");
+        let page = answer.ok().and_then(|answer| serde_json::from_slice::<EventPage>(&answer.body).ok());
+        page.is_some_and(|page| !page.events.is_empty())
+    }
+
     /// The folders and the socket.
     ///
     /// Errors: they are unknown.

@@ -17,7 +17,7 @@ use super::{
 use crate::config::{
     compile::Compiled,
     layers::{LayerKind, Sources},
-    lints::report::{Denied, report},
+    lints::report::{Denied, report_with},
     report::Report,
 };
 
@@ -65,7 +65,7 @@ struct Drawing<'a> {
 impl Drawing<'_> {
     fn draw(&mut self, sources: &Sources, context: &mut Context<'_>) -> Result<(), CliError> {
         let compiled = compiled_of(sources);
-        let found = findings(sources, &compiled);
+        let found = findings(sources, &compiled, context);
         let errors = found.error_count();
         let wanted: Vec<&String> = self.args.id.iter().collect();
         let tested = test::tested(&wanted, &compiled, sources, &context.terminal);
@@ -135,8 +135,9 @@ fn tone(is_right: bool) -> Tone {
 }
 
 /// The findings of `aside check`, without failed tests, which are shown as `aside test` does.
-fn findings(sources: &Sources, compiled: &Compiled) -> Report {
-    let found = report(sources, compiled, &Denied::default()).into_all();
+fn findings(sources: &Sources, compiled: &Compiled, context: &Context<'_>) -> Report {
+    let has_published = |source: &str| context.has_published(source);
+    let found = report_with(sources, compiled, &Denied::default(), &has_published).into_all();
     let is_failed = |key: &str| key.starts_with("tests[") && key.ends_with(']');
     Report::new(found.into_iter().filter(|one| !is_failed(&one.key)).collect())
 }

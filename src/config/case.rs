@@ -14,7 +14,7 @@ use jiff::tz::TimeZone;
 use journal::time::{Timestamp, zone::Zone};
 
 use crate::config::{
-    budget,
+    budget, patterns,
     raw::{Document, Parsed, Value},
     report::{Diagnostic, Place, shown},
     values,
@@ -89,6 +89,20 @@ pub(crate) fn read(document: &Document<'_>, fixtures: &Fixtures) -> (Vec<Subscri
         }
     }
     (tests, found)
+}
+
+/// The findings about the patterns of silences and of settings, in every `[[tests]]` of a file.
+pub(crate) fn unknown_types(document: &Document<'_>, known_types: &[&str]) -> Vec<Diagnostic> {
+    let tests = document.value("tests").and_then(|tests| tests.items()).unwrap_or_default();
+    let steps = tests.iter().filter_map(|test| test.entry("at")?.items()).flatten();
+    let found = steps.flat_map(|step| {
+        let silence = step.entry("silence").and_then(|silence| silence.entry("types"));
+        let mutes = step.entry("settings").and_then(|settings| settings.entry("mute"));
+        let silenced = silence.map(|list| patterns::in_list(&list, known_types));
+        let muted = mutes.map(|tables| patterns::in_tables(&tables, &["types"], known_types));
+        silenced.into_iter().chain(muted).flatten()
+    });
+    found.collect()
 }
 
 fn read_test(value: &Value<'_>, fixtures: &Fixtures) -> Parsed<Option<SubscriberTest>> {

@@ -16,7 +16,10 @@ use engine::{
 };
 
 use crate::{
-    capability::outside::{self, Generation},
+    capability::{
+        outside::{self, Generation},
+        webhook::Row,
+    },
     config::{
         case::{Fixtures, SubscriberTest},
         catalogue::{self, Entries},
@@ -83,7 +86,9 @@ impl Compiled {
 /// Errors: none. They are in the report, and the parts with errors are left out.
 pub fn compile(sources: &Sources, known_types: &[&str]) -> Compiled {
     let mut found = unreadable(sources);
-    let settings = compile_settings(sources, &mut found);
+    let documents = read_settings(sources, &mut found);
+    let mut settings = daemon::compile(&documents);
+    found.append(&mut settings.found);
     let libraries = read_libraries(sources.of_kind(FileKind::Library), &mut found);
     let of_folders: Vec<_> = sources.workspaces().iter().map(|own| own_files(sources, own)).collect();
     let (mut templates, layers) = compile_templates(sources, libraries, &mut found);
@@ -93,10 +98,7 @@ pub fn compile(sources: &Sources, known_types: &[&str]) -> Compiled {
     let folders = sources.workspaces().iter().zip(&of_folders);
     let folders: Vec<_> =
         folders.map(|(own, read)| compile_own_templates(own, read, &known, &mut templates)).collect();
-    let mut own_rows = Vec::new();
-    for file in sources.of_kind(FileKind::Webhooks) {
-        found.extend(webhooks::read(file, &mut own_rows));
-    }
+    let own_rows = read_webhooks(sources, &mut found);
     let severities = OwnSeverities::new(&events);
     let fixtures = Fixtures::read(sources.of_kind(FileKind::Fixture), &severities, &mut found);
     let context = Context {
@@ -115,8 +117,10 @@ pub fn compile(sources: &Sources, known_types: &[&str]) -> Compiled {
         core: SortedMap::new(),
     };
     let mut left_out = SortedSet::new();
+    let known = context.known_types.clone();
     let Subscribers { subscribers, tests, declared, files, workspaces } =
         subscribers::compile(sources, folders, context, &mut found, &mut left_out);
+    found.extend(documents.iter().flat_map(|document| daemon::doubts(document, &known, &subscribers)));
     let errors = found.iter().filter(|found| found.level == Level::Error);
     left_out.extend(errors.map(|found| Arc::clone(&found.place.file)));
     drop_consequences(sources, &mut found);
@@ -185,7 +189,8 @@ fn unreadable(sources: &Sources) -> Vec<Diagnostic> {
     unreadable.chain(ignored).collect()
 }
 
-fn compile_settings(sources: &Sources, found: &mut Vec<Diagnostic>) -> daemon::Settings {
+/// The settings of every layer, as they are written.
+fn read_settings<'s>(sources: &'s Sources, found: &mut Vec<Diagnostic>) -> Vec<Document<'s>> {
     let mut documents = Vec::new();
     for file in sources.of_kind(FileKind::Settings) {
         match Document::parse(file) {
@@ -193,9 +198,14 @@ fn compile_settings(sources: &Sources, found: &mut Vec<Diagnostic>) -> daemon::S
             Err(wrong) => found.extend(wrong),
         }
     }
-    let mut settings = daemon::compile(&documents);
-    found.append(&mut settings.found);
-    settings
+    documents
+}
+
+/// The rows of webhooks, those of later layers first.
+fn read_webhooks(sources: &Sources, found: &mut Vec<Diagnostic>) -> Vec<Row> {
+    let mut rows = Vec::new();
+    found.extend(sources.of_kind(FileKind::Webhooks).flat_map(|file| webhooks::read(file, &mut rows)));
+    rows
 }
 
 /// Adds every template, those of later layers last. If one does not compile, the earlier one of its

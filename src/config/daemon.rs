@@ -12,7 +12,7 @@ use engine::{
     conversation::{InjectionSettings, SessionSettings},
     detector,
     exchange::Format,
-    pipeline::{activation::WakeSettings, mute::Mutes},
+    pipeline::{activation::WakeSettings, mute::Mutes, rule::Subscriber},
     probe,
     rate::Rate,
     settings::{Keys, Row, settings},
@@ -29,7 +29,7 @@ use crate::{
         keys::FileTable,
         limits,
         mute::{self, Delivery},
-        producers,
+        patterns, producers,
         raw::{Document, Section, Value, finish_all},
         report::Diagnostic,
         sinks, subscriber,
@@ -209,6 +209,18 @@ pub(crate) fn compile(documents: &[Document<'_>]) -> Settings {
     }
     settings.found = finish_all(documents, &SECTIONS, sections);
     settings
+}
+
+/// What the settings of a layer name and nothing has: types of events, and subscribers that can be muted.
+pub(crate) fn doubts(
+    document: &Document<'_>,
+    known_types: &[&str],
+    subscribers: &[Arc<Subscriber>],
+) -> Vec<Diagnostic> {
+    let [activation, delivery] = ["activation", "delivery"].map(|name| Section::new(name, [document]));
+    let levels = activation.value("types").map(|levels| patterns::in_names(levels, known_types));
+    let mutes = delivery.value("mute").map(|mutes| mute::doubts(mutes, known_types, subscribers));
+    [levels, mutes].into_iter().flatten().flatten().collect()
 }
 
 fn read_http(section: &mut Section<'_>) -> Option<HttpConfig> {

@@ -93,6 +93,19 @@ pub(super) fn keys_of<'s>(documents: impl IntoIterator<Item = &'s Document<'s>>)
     keys
 }
 
+/// What `read` finds in the list `key` of a section, in the last of `files` where it finds something.
+pub(super) fn in_list<T>(
+    files: &[SourceFile],
+    section: &str,
+    key: &str,
+    read: impl Fn(&[Value<'_>]) -> Option<T>,
+) -> Option<T> {
+    files.iter().rev().find_map(|file| {
+        let document = Document::parse(file).ok()?;
+        read(&document.value(section)?.entry(key)?.items()?)
+    })
+}
+
 /// The place of a key's section in the order of sections.
 pub(super) fn section(key: &str) -> Option<usize> {
     SECTIONS.iter().position(|section| key.starts_with(section))

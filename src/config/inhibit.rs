@@ -10,6 +10,7 @@ use engine::{
 
 use crate::config::{
     lint_name::LintName,
+    patterns,
     raw::{Parsed, Section, Value},
     values,
 };
@@ -115,7 +116,8 @@ fn read_rule(value: &Value<'_>) -> Parsed<InhibitRule> {
 /// Reads the keys of `[limits]`, and checks the types.
 pub(super) fn read(section: &mut Section<'_>, known_types: &[&str]) -> Vec<InhibitRule> {
     let Keys { inhibited_by, inhibit_equal, inhibit } = Keys::read(section);
-    values::check_patterns(section, "inhibited_by", &inhibited_by, known_types);
+    patterns::check(section, "inhibited_by", |list| patterns::in_list(list, known_types));
+    patterns::check(section, "inhibit", |rules| patterns::in_tables(rules, &["by", "until"], known_types));
     if inhibited_by.is_empty() {
         if inhibit_equal.is_some() && !section.is_wrong("inhibited_by") {
             let message = "`inhibit_equal` needs `inhibited_by`: it names the fields that must match";

@@ -24,7 +24,7 @@ use journal::time::hours::Hours;
 use strum::{IntoStaticStr, VariantArray};
 use toon::tokens;
 
-use crate::config::{inhibit, lint_name::LintName, raw::Section, values};
+use crate::config::{inhibit, lint_name::LintName, patterns, raw::Section, values};
 
 settings! {
     /// How much is delivered, for how long, and which events end it.
@@ -115,6 +115,7 @@ pub(crate) fn read_limits(section: &mut Section<'_>, known_types: &[&str]) -> Li
     let order = OrderRule { revision, by: order_by };
     check_order(section, &supersede_key, &order, resolve.as_ref());
     let inhibit = inhibit::read(section, known_types);
+    patterns::check(section, "deliver_after", |delays| patterns::in_delays(delays, known_types));
     Limits { rate, tokens, ttl, quiet, retain, deliver_after, supersede_key, resolve, inhibit, order }
 }
 
@@ -145,7 +146,7 @@ fn read_resolve(
     supersede_key: &[FieldPath],
     known_types: &[&str],
 ) -> Option<ResolveRule> {
-    values::check_patterns(section, "resolved_by", &by, known_types);
+    patterns::check(section, "resolved_by", |list| patterns::in_list(list, known_types));
     if by.is_empty() {
         if equal.is_some_and(|equal| !equal.is_empty()) && !section.is_wrong("resolved_by") {
             let message = "`equal` needs `resolved_by`: it names the fields that must match for an event to resolve a notification";

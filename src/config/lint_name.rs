@@ -23,6 +23,7 @@ pub enum LintName {
     ResolvesItself,
     SameEvents,
     UnknownField,
+    UnknownSubscriber,
     UnknownType,
     Untested,
     UnusedAllow,

@@ -22,6 +22,7 @@ mod resolves_itself;
 mod same_events;
 mod subject;
 mod unknown_field;
+mod unknown_subscriber;
 mod unknown_type;
 mod untested;
 mod unused_allow;
@@ -33,7 +34,7 @@ pub use self::lint::{Lint, LintLevel};
 pub use crate::config::lint_name::LintName;
 
 /// All lints, by name.
-pub const LINTS: [&Lint; 18] = [
+pub const LINTS: [&Lint; 19] = [
     &constant_where::LINT,
     &ends_early::LINT,
     &event_field::LINT,
@@ -48,6 +49,7 @@ pub const LINTS: [&Lint; 18] = [
     &resolves_itself::LINT,
     &same_events::LINT,
     &unknown_field::LINT,
+    &unknown_subscriber::LINT,
     &unknown_type::LINT,
     &untested::LINT,
     &unused_allow::LINT,

@@ -4,17 +4,22 @@ use std::sync::Arc;
 
 use engine::{
     event::SessionId,
+    nearest::nearest,
     notification::SubscriberId,
     pipeline::{
         condition::Condition,
         mute::{MUTES_MAX, Mute, Mutes},
+        rule::{Activity, Subscriber},
     },
     settings::{Key, settings},
     user::{OWN_USER, UserSettings},
 };
 
 use crate::config::{
+    lint_name::LintName,
+    patterns,
     raw::{Parsed, Section, Value},
+    report::{Diagnostic, shown},
     values,
 };
 
@@ -111,6 +116,35 @@ pub(super) fn read_settings(value: &Value<'_>) -> Parsed<(Arc<str>, UserSettings
     };
     let found = section.finish();
     if found.is_empty() { Ok((user, settings)) } else { Err(found) }
+}
+
+/// What the mutes name and nothing has: types of events, and subscribers that can be muted.
+pub(super) fn doubts(
+    mutes: &Value<'_>,
+    known_types: &[&str],
+    subscribers: &[Arc<Subscriber>],
+) -> Vec<Diagnostic> {
+    let items = mutes.items().unwrap_or_default();
+    let named = items.iter().filter_map(|mute| mute.entry("subscriber"));
+    let unknown = named.filter_map(|id| doubt_of_subscriber(&id, subscribers));
+    patterns::in_tables(mutes, &["types"], known_types).into_iter().chain(unknown).collect()
+}
+
+fn doubt_of_subscriber(value: &Value<'_>, subscribers: &[Arc<Subscriber>]) -> Option<Diagnostic> {
+    let id = value.get().as_str()?;
+    let found = subscribers.iter().find(|rule| rule.id.as_str() == id || rule.id.in_file() == id);
+    match found.map(|rule| rule.activity) {
+        Some(Activity::Enabled | Activity::Disabled) => None,
+        Some(Activity::Core) => {
+            let message = format!("`{id}` is a core subscriber, which is never muted");
+            Some(value.error(message).into_lint(LintName::NoEffect))
+        }
+        None => {
+            let ids = subscribers.iter().map(|rule| rule.id.in_file());
+            let wrong = value.error(format!("there is no subscriber `{}`", shown(id)));
+            Some(wrong.with_nearest(nearest(id, ids)).into_lint(LintName::UnknownSubscriber))
+        }
+    }
 }
 
 /// The mutes of the configuration.

@@ -11,12 +11,16 @@ use std::{borrow::Cow, sync::LazyLock};
 use engine::{
     detector,
     event::catalogue::{self, CatalogueEntry},
-    pipeline::rule::{Activity, Subscriber},
+    pipeline::{
+        activation::TRUSTED_LOCALLY,
+        rule::{Activity, Subscriber},
+    },
     probe::{self, Facts, git},
     rules::CompiledRules,
     settings::Row,
     words::Words,
 };
+use strum::VariantArray as _;
 
 use crate::{
     capability::{
@@ -194,6 +198,14 @@ impl Producer {
         }
         asking.iter().map(|rule| rule.id.as_str()).collect()
     }
+}
+
+/// The sources of the events of what ships: of producers, of the senders of webhooks, and of what the
+/// user publishes without a name.
+pub(super) fn sources() -> impl Iterator<Item = &'static str> {
+    let of_rows = PRODUCERS.iter().map(Producer::source);
+    let senders = webhook::Kind::VARIANTS.iter().map(|kind| kind.as_str());
+    of_rows.chain(senders).chain(TRUSTED_LOCALLY)
 }
 
 /// The subscribers without a shipped producer, by id.

@@ -8,7 +8,6 @@
 use std::{mem, ops::Range, sync::Arc};
 
 use engine::{nearest::nearest, sorted::SortedMap};
-
 use toml::{
     Spanned,
     de::{DeTable, DeValue},
@@ -23,7 +22,6 @@ use crate::config::{
 const MISSING: &str = " is missing in [";
 /// Most syntax errors that are kept of one file; further ones add no information.
 const SYNTAX_ERRORS_MAX: usize = 100;
-
 /// Longest name of a table that is chosen by its author, in bytes.
 const NAME_BYTES_MAX: usize = 64;
 
@@ -167,6 +165,11 @@ impl<'s> Value<'s> {
             (name, Self { key_span: Some(key.span()), ..value })
         };
         self.value.as_table().map(|table| table.iter().map(entry).collect())
+    }
+
+    /// The value under `name`, if it is a table.
+    pub(crate) fn entry(&self, name: &str) -> Option<Self> {
+        self.entries()?.into_iter().find(|(own, _)| *own == name).map(|(_, value)| value)
     }
 
     /// Its keys, if it is a table.
@@ -521,8 +524,7 @@ mod tests {
         let files = [file("a", "[s]\nx = 1\ny = 1\nz = 1\n"), file("b", "[s]\ny = 2\nz = true\n")];
         let documents: Vec<_> = files.iter().map(|file| Document::parse(file).expect("TOML")).collect();
         let mut section = Section::new("s", &documents);
-        let values = ["x", "y", "z"].map(|key| section.read(key, number));
-        assert_eq!(values, [Some(1), Some(2), Some(1)]);
+        assert_eq!(["x", "y", "z"].map(|key| section.read(key, number)), [Some(1), Some(2), Some(1)]);
         let origins: Vec<_> = section.origins().iter().map(|(key, file)| format!("{key}={file}")).collect();
         assert_eq!(origins, ["s.x=a", "s.y=b", "s.z=a"]);
         assert_eq!(messages(&section.finish()), ["b:3:5 `z` must be an integer, not a boolean"]);

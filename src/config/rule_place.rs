@@ -140,10 +140,8 @@ impl<'c> RulePlaces<'c> {
             let document = Document::parse(file).ok()?;
             let entries = document.value("event")?.items()?;
             entries.iter().find_map(|one| {
-                let fields = one.entries()?;
-                let field = |name: &str| fields.iter().find(|(own, _)| *own == name).map(|(_, value)| value);
-                let is_it = text_of(field("type")?) == Some(event_type);
-                is_it.then(|| field("severity").map(Value::key_place)).flatten()
+                let is_it = text_of(&one.entry("type")?) == Some(event_type);
+                is_it.then(|| one.entry("severity").map(|value| value.key_place())).flatten()
             })
         })
     }
@@ -164,29 +162,16 @@ fn inhibit_entry(files: &[SourceFile], event_type: &EventType) -> Option<Place> 
         let patterns = items.iter().filter_map(|item| text_of(item)?.parse::<Pattern>().ok());
         patterns.into_iter().any(|pattern| pattern.matches(event_type))
     };
-    files.iter().rev().find_map(|file| {
-        let document = Document::parse(file).ok()?;
-        let limits = document.value("limits")?;
-        let (_, inhibit) = limits.entries()?.into_iter().find(|(name, _)| *name == "inhibit")?;
-        let items = inhibit.items()?;
-        items.iter().find_map(|one| {
-            let fields = one.entries()?;
-            let mut named = ["by", "until"]
-                .into_iter()
-                .filter_map(|key| fields.iter().find(|(name, _)| *name == key).map(|(_, value)| value));
-            named.find(|value| selects(value)).map(Value::key_place)
-        })
+    effective::in_list(files, "limits", "inhibit", |items| {
+        let named = items.iter().flat_map(|one| ["by", "until"].into_iter().filter_map(|key| one.entry(key)));
+        named.into_iter().find(selects).map(|value| value.key_place())
     })
 }
 
 /// The place of the key at the end of a path of tables.
 fn entry(document: &Document<'_>, path: &[&str]) -> Option<Place> {
     let (table, keys) = path.split_first()?;
-    keys.iter()
-        .try_fold(document.value(table)?, |table, key| {
-            table.entries()?.into_iter().find(|(name, _)| name == key).map(|(_, value)| value)
-        })
-        .map(|value| value.key_place())
+    keys.iter().try_fold(document.value(table)?, |table, key| table.entry(key)).map(|value| value.key_place())
 }
 
 fn text_of<'s>(value: &Value<'s>) -> Option<&'s str> {

@@ -35,6 +35,7 @@ use crate::config::{
     layout::{self, DeclaredPlaces, KnownTemplates, LayoutRule, OwnText},
     limits,
     lint_name::LintName,
+    patterns,
     raw::{Document, Section, Value, finish_all},
     reach, repeat,
     report::{Diagnostic, Level, Place},
@@ -269,7 +270,10 @@ fn read_later(
 }
 
 fn read_tests(document: &Document<'_>, context: &Context<'_>) -> (Vec<SubscriberTest>, Vec<Diagnostic>) {
-    context.fixtures.map(|fixtures| case::read(document, fixtures)).unwrap_or_default()
+    let Some(fixtures) = context.fixtures else { return (Vec::new(), Vec::new()) };
+    let (tests, mut found) = case::read(document, fixtures);
+    found.extend(case::unknown_types(document, &context.known_types));
+    (tests, found)
 }
 
 /// The places of the keys by which a file selects events.
@@ -300,12 +304,7 @@ fn activity(
 
 fn read_events(section: &mut Section<'_>, context: &Context<'_>) -> Events {
     let events = Events::read(section);
-    values::check_patterns(
-        section,
-        "types",
-        events.types.as_deref().unwrap_or_default(),
-        &context.known_types,
-    );
+    patterns::check(section, "types", |list| patterns::in_list(list, &context.known_types));
     if events.condition.as_ref().is_some_and(Condition::is_constant) {
         section.object("where", |value| {
             let message = "`where` uses no field of the event, so it matches all events or none";

@@ -1,5 +1,5 @@
 //! Readers of single values: words, numbers within a range, durations, rates, lists, and patterns of
-//! event types with warnings about doubtful ones.
+//! event types.
 //!
 //! Each function takes a [`Value`] and returns its meaning, or all mistakes in it. Units are those
 //! of the text: a duration includes its own, as in `"250ms"` or `"1h30m"`.
@@ -12,7 +12,7 @@ use std::{
 };
 
 use engine::{
-    event::{EventType, FieldPath, Pattern, PatternSegment, Severity, catalogue, first_bytes},
+    event::{EventType, FieldPath, Pattern, Severity, catalogue, first_bytes},
     nearest::nearest,
     rate::Rate,
     words::Words,
@@ -29,8 +29,7 @@ pub(crate) use self::{
 };
 use crate::config::{
     layers::SourceFile,
-    lint_name::LintName,
-    raw::{Document, Parsed, Section, Value, finish_all},
+    raw::{Document, Parsed, Value, finish_all},
     report::{Diagnostic, Place, sentence, shown},
 };
 
@@ -415,37 +414,6 @@ fn bad_field_path(value: &Value<'_>, place: Place, part: &str) -> Diagnostic {
     wrong.with_nearest(meant).with_note(note)
 }
 
-/// Warns of patterns that are repeated or match no known type.
-pub(crate) fn check_patterns(
-    section: &mut Section<'_>,
-    key: &'static str,
-    patterns: &[Pattern],
-    known_types: &[&str],
-) {
-    let mut warn =
-        |index: usize, lint: LintName, message: String, details: &dyn Fn(Diagnostic) -> Diagnostic| {
-            section.object(key, |value| {
-                let item = value.items().and_then(|items| items.into_iter().nth(index));
-                details(item.unwrap_or_else(|| value.clone()).error(message)).into_lint(lint)
-            });
-        };
-    for (index, pattern) in patterns.iter().enumerate() {
-        if patterns.get(..index).is_some_and(|before| before.contains(pattern)) {
-            warn(index, LintName::NoEffect, format!("`{pattern}` is listed twice"), &|warning| warning);
-        }
-    }
-    for (index, pattern) in patterns.iter().enumerate() {
-        if is_unknown(pattern, known_types) {
-            let meant = nearest_type(pattern, known_types);
-            let note = "to use your own type, define it in the `events.toml` next to your `aside.toml`";
-            let message = format!("`{pattern}` matches no type of the catalogue");
-            warn(index, LintName::UnknownType, message, &|warning| {
-                warning.with_nearest(meant).with_note(note)
-            });
-        }
-    }
-}
-
 /// A list of patterns, at least one.
 pub(crate) fn patterns(value: &Value<'_>) -> Parsed<Vec<Pattern>> {
     let patterns = list(value, parsed)?;
@@ -455,42 +423,10 @@ pub(crate) fn patterns(value: &Value<'_>) -> Parsed<Vec<Pattern>> {
     Ok(patterns)
 }
 
-/// Whether a pattern matches no known type; always false without known types.
-fn is_unknown(pattern: &Pattern, known_types: &[&str]) -> bool {
-    !known_types.is_empty() && !known_types.iter().any(|known| pattern.matches_text(known))
-}
-
-/// The known type most similar to a pattern that matches none; segments that a star matches do not
-/// count.
-fn nearest_type<'t>(pattern: &Pattern, known_types: &[&'t str]) -> Option<&'t str> {
-    let own_chars = |segment| if let PatternSegment::Exact(word) = segment { word.len() } else { 0 };
-    let limit = (pattern.segments().map(own_chars).sum::<usize>() / 3).max(1);
-    let distance = |known: &&'t str| strsim::damerau_levenshtein(&filled_in(pattern, known), known);
-    let distances = known_types.iter().map(|known| (distance(known), *known));
-    distances
-        .filter(|(distance, _)| *distance <= limit)
-        .min_by_key(|(distance, _)| *distance)
-        .map(|(_, known)| known)
-}
-
-/// The pattern with its stars replaced by the segments of `known`, so that only the words count.
-fn filled_in(pattern: &Pattern, known: &str) -> String {
-    let mut rest = known.split('.');
-    let mut filled = Vec::new();
-    for segment in pattern.segments() {
-        match (segment, rest.next()) {
-            (PatternSegment::Exact(word), _) => filled.push(word),
-            (PatternSegment::One, other) => filled.extend(other),
-            (PatternSegment::Rest, other) => filled.extend(other.into_iter().chain(rest.by_ref())),
-        }
-    }
-    filled.join(".")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::layers::LayerKind;
+    use crate::config::{layers::LayerKind, raw::Section};
 
     /// Reads `x = ...` and returns its meaning, or the messages.
     fn read<T>(written: &str, parse: impl Fn(&Value<'_>) -> Parsed<T>) -> Result<T, String> {
@@ -579,22 +515,5 @@ mod tests {
     fn warn_is_a_severity_and_capitals_are_not() {
         assert_eq!(read("\"warn\"", severity), Ok(Severity::Warning));
         assert_eq!(read("\"Warning\"", severity), Err("`x` cannot be `Warning`".to_owned()));
-    }
-
-    #[test]
-    fn unknown_pattern_suggests_the_nearest_type() {
-        let known = ["ci.check.passed", "tool.call.failure", "tool.call.timeout"];
-        for (pattern, meant) in [
-            ("tool.cal.*", Some("tool.call.failure")),
-            ("*.call.timeuot", Some("tool.call.timeout")),
-            ("cii.**", Some("ci.check.passed")),
-            ("ci.check.passed.**", Some("ci.check.passed")),
-            ("deploy.*.finished", None),
-            ("q.*.*", None),
-            ("shop.**", None),
-        ] {
-            let pattern: Pattern = pattern.parse().expect("a pattern");
-            assert_eq!(nearest_type(&pattern, &known), meant, "{pattern}");
-        }
     }
 }

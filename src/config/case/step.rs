@@ -70,6 +70,26 @@ pub enum Action {
     Restart,
 }
 
+impl Action {
+    /// The subscribers that it names.
+    pub fn subscribers(&self) -> Vec<&SubscriberId> {
+        match self {
+            Self::Silence(silence) => silence.matchers.subscriber.iter().collect(),
+            Self::Settings(own) => {
+                let (_, settings) = &**own;
+                let muted = settings.mute.iter().filter_map(|mute| mute.subscriber.as_ref());
+                settings.disabled.iter().chain(muted).collect()
+            }
+            Self::Publish(_)
+            | Self::Exchange(_)
+            | Self::Session(_)
+            | Self::Expire(_)
+            | Self::Respond(..)
+            | Self::Restart => Vec::new(),
+        }
+    }
+}
+
 /// An exchange of a test.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TestExchange {

@@ -21,6 +21,9 @@ use crate::config::{
     trial,
 };
 
+/// Whether the history has an event of a source.
+pub type HasPublished<'a> = dyn Fn(&str) -> bool + 'a;
+
 /// The findings that count as errors although their lint has a lower level.
 #[derive(Debug, Clone, Default)]
 pub struct Denied {
@@ -47,19 +50,29 @@ impl Denied {
 }
 
 /// Everything about the files of `compiled`: the findings of their compilation, of their trial and
-/// of the lints, without the allowed ones.
+/// of the lints, without the allowed ones. There is no history.
 pub fn report(sources: &Sources, compiled: &Compiled, denied: &Denied) -> Report {
+    report_with(sources, compiled, denied, &|_| false)
+}
+
+/// [`report`] with what the history knows.
+pub fn report_with(
+    sources: &Sources,
+    compiled: &Compiled,
+    denied: &Denied,
+    has_published: &HasPublished<'_>,
+) -> Report {
     let tried = trial::findings(sources, compiled);
-    let linted = without_failed(findings(sources, compiled, denied), &tried);
+    let linted = without_failed(findings(sources, compiled, denied, has_published), &tried);
     let all = compiled.report.clone().with(tried).with(linted).into_all();
     Report::new(allowed(sources, all, denied).into_iter().map(|found| denied.raised(found)).collect())
 }
 
 /// What a reload says: the findings of the compilation, and those of the trial and of the lints as
-/// warnings, because such files are in force.
+/// warnings, because such files are in force. It does not read the history, so every source is known.
 pub fn reloaded(sources: &Sources, compiled: &Compiled, tried: Vec<Diagnostic>) -> Report {
     let denied = Denied::default();
-    let linted = without_failed(findings(sources, compiled, &denied), &tried);
+    let linted = without_failed(findings(sources, compiled, &denied, &|_| true), &tried);
     let warnings = tried.into_iter().chain(linted).map(Diagnostic::into_warning);
     let all = compiled.report.clone().with(warnings).into_all();
     Report::new(allowed(sources, all, &denied))
@@ -100,13 +113,18 @@ fn without_failed(mut linted: Vec<Diagnostic>, tried: &[Diagnostic]) -> Vec<Diag
 }
 
 /// The findings of the lints that have a check of their own, in files that are not shipped.
-fn findings(sources: &Sources, compiled: &Compiled, denied: &Denied) -> Vec<Diagnostic> {
+fn findings(
+    sources: &Sources,
+    compiled: &Compiled,
+    denied: &Denied,
+    has_published: &HasPublished<'_>,
+) -> Vec<Diagnostic> {
     let files = sources.files().iter().filter(|file| file.layer != LayerKind::Shipped);
     let own: SortedSet<&Arc<str>> = files.map(|file| &file.path).collect();
     let shipped: Vec<&CatalogueEntry> = catalogue::types().collect();
     let known: Vec<_> = shipped.into_iter().chain(&compiled.events).collect();
     let severities = OwnSeverities::new(&compiled.events);
-    let subjects = Subject::all(sources, compiled, &known, &severities);
+    let subjects = Subject::all(sources, compiled, &known, &severities, has_published);
     let mut found: Vec<Diagnostic> = Vec::new();
     for lint in LINTS.iter().filter(|lint| denied.looks_for(lint)) {
         let Check::Subscriber(check) = &lint.check else { continue };

@@ -5,19 +5,22 @@ use std::sync::Arc;
 
 use engine::{
     event::{
-        Event, Pattern, Severity,
+        Event, Pattern, Provenance, Severity, Trust,
         catalogue::{CatalogueEntry, OwnSeverities},
     },
     pipeline::rule::{Activity, Subscriber},
     sorted::SortedSet,
 };
 
+use super::report::HasPublished;
 use crate::config::{
     case::{SubscriberTest, TestEvent},
     compile::{Compiled, template_name},
     effective::{self, KeyInForce},
     layers::{FileKind, LayerKind, SourceFile, Sources},
     layout::DeclaredPlaces,
+    producers,
+    raw::Value,
     report::Place,
     trial,
 };
@@ -30,6 +33,7 @@ pub(super) struct Subject<'a> {
     /// The file of its template.
     pub(super) template: Option<&'a SourceFile>,
     severities: &'a OwnSeverities,
+    has_published: &'a HasPublished<'a>,
     keys: Vec<KeyInForce>,
 }
 
@@ -40,6 +44,7 @@ impl<'a> Subject<'a> {
         compiled: &'a Compiled,
         catalogue: &'a [&'a CatalogueEntry],
         severities: &'a OwnSeverities,
+        has_published: &'a HasPublished<'a>,
     ) -> Vec<Self> {
         let rules = compiled.rules.subscribers.iter();
         let rules = rules.filter(|rule| rule.activity != Activity::Disabled && rule.later.is_empty());
@@ -51,6 +56,7 @@ impl<'a> Subject<'a> {
                 compiled,
                 catalogue,
                 severities,
+                has_published,
                 template: sources.of_kind(FileKind::Template).filter(is_template).last(),
                 keys: effective::keys(files),
             }
@@ -58,15 +64,38 @@ impl<'a> Subject<'a> {
         rules.map(subject).collect()
     }
 
+    fn files(&self) -> &'a [SourceFile] {
+        self.compiled.files.get(&self.rule.id).map(Vec::as_slice).unwrap_or_default()
+    }
+
     /// Whether all of its files are shipped.
     pub(super) fn is_shipped(&self) -> bool {
-        let files = self.compiled.files.get(&self.rule.id).map(Vec::as_slice).unwrap_or_default();
-        files.iter().all(|file| file.layer == LayerKind::Shipped)
+        self.files().iter().all(|file| file.layer == LayerKind::Shipped)
     }
 
     /// The place of the value of a key, such as `events.where`; `None` if no file has it.
     pub(super) fn place(&self, key: &str) -> Option<&Place> {
         self.keys.iter().find(|one| one.key == key).map(|one| &one.value_place)
+    }
+
+    /// The places of the value of `name` in each table of the list `key` of a section, such as
+    /// `[[limits.inhibit]]`; `None` for a table without it.
+    pub(super) fn places_in_list(&self, section: &str, key: &str, name: &str) -> Vec<Option<Place>> {
+        let place = |table: &Value<'_>| table.entry(name).map(|value| value.place());
+        let places = |tables: &[Value<'_>]| Some(tables.iter().map(place).collect());
+        effective::in_list(self.files(), section, key, places).unwrap_or_default()
+    }
+
+    /// Whether a source is known: what ships publishes as it, the settings name it, a test has an event
+    /// of it, or the history does.
+    pub(super) fn is_source_known(&self, source: &str) -> bool {
+        let (wake, budget) = (&self.compiled.rules.wake, &self.compiled.rules.budget);
+        producers::sources().any(|own| own == source)
+            || wake.trust(source, Provenance::Remote) == Trust::Trusted
+            || wake.sources.iter().any(|(name, _)| name == source)
+            || budget.sources.iter().any(|(name, _)| name == source)
+            || self.test_events().any(|event| event.source.as_deref() == Some(source))
+            || (self.has_published)(source)
     }
 
     /// The places of the text that its file declares.
@@ -104,9 +133,17 @@ impl<'a> Subject<'a> {
     /// The payload fields of all examples and tests of its types and of the types that resolve it;
     /// `None` if a pattern has neither, so that other fields are possible.
     pub(super) fn payload_fields(&self) -> Option<SortedSet<&'a str>> {
-        let resolved_by = self.rule.resolve.as_ref().map(|resolve| resolve.by.as_slice()).unwrap_or_default();
+        let resolved_by = self.rule.resolve.iter().flat_map(|resolve| &resolve.by);
+        self.fields_of(self.rule.types.iter().chain(resolved_by))
+    }
+
+    /// The same of the types that `patterns` select.
+    pub(super) fn fields_of<'p>(
+        &self,
+        patterns: impl IntoIterator<Item = &'p Pattern>,
+    ) -> Option<SortedSet<&'a str>> {
         let mut fields = SortedSet::new();
-        for pattern in self.rule.types.iter().chain(resolved_by) {
+        for pattern in patterns {
             let examples = self.entries(std::slice::from_ref(pattern));
             let examples = examples.filter(|entry| entry.example.as_str() != "{}");
             let mut is_known = false;

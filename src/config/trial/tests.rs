@@ -23,7 +23,7 @@ use super::{
 use crate::config::{
     case::{Step, SubscriberTest},
     compile::Compiled,
-    report::{Diagnostic, shown},
+    report::{Diagnostic, Place, shown},
 };
 
 /// Runs the tests in the files `own`, and returns those that fail.
@@ -147,11 +147,19 @@ impl<'c> Case<'c> {
         let mut found: Vec<_> =
             events.map(|(step, event)| type_not_taken(rule, step, &event.event_type, *index)).collect();
         let ids: Vec<&str> = subscribers.iter().map(|rule| rule.id.as_str()).collect();
-        for (id, place) in test.with.iter().filter(|(id, _)| !ids.contains(&id.as_str())) {
+        let unknown = |id: &SubscriberId, place: Place, key: &str| {
             let message = format!("there is no subscriber `{}`", shown(id.as_str()));
-            let key = format!("tests[{index}].with");
+            let found = Diagnostic::error(place, format!("tests[{index}].{key}"), message);
             let meant = nearest(id.as_str(), ids.iter().copied());
-            found.push(Diagnostic::error(place.clone(), key, message).with_nearest(meant));
+            (!ids.contains(&id.as_str())).then(|| found.with_nearest(meant))
+        };
+        found.extend(test.with.iter().filter_map(|(id, place)| unknown(id, place.clone(), "with")));
+        for step in &test.at {
+            let place = |id: &SubscriberId| step.place.first_name(id.as_str());
+            let named = step.action.subscribers().into_iter();
+            found.extend(
+                named.filter_map(|id| unknown(id, place(id).unwrap_or_else(|| step.place.clone()), "at")),
+            );
         }
         found
     }
