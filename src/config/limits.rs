@@ -226,10 +226,9 @@ settings! {
 /// Checks the batching keys.
 pub(crate) fn read_batching(section: &mut Section<'_>, keys: &Keys) -> Batching {
     let (window, max_wait) = (milliseconds(keys.window_ms), keys.max_wait_ms.map(milliseconds));
-    let is_window_wrong = section.is_wrong("window_ms");
     let is_debounce = keys.mode == Mode::Debounce;
     let digest = read_digest(section, keys);
-    if is_debounce && window.is_zero() && !is_window_wrong {
+    if is_debounce && window.is_zero() {
         section.object("mode", |value| value.error("`debounce` needs a `window_ms` of at least 1"));
     }
     if !is_debounce && !section.is_wrong("mode") {
@@ -244,15 +243,6 @@ pub(crate) fn read_batching(section: &mut Section<'_>, keys: &Keys) -> Batching 
             value.error(format!("`max_wait_ms` is less than `window_ms`, which is {}", window.as_millis()))
         });
     }
-    if !keys.group_by.is_empty() && window.is_zero() && !is_window_wrong && digest.is_none() {
-        let message = "`group_by` has no effect while `window_ms` is 0: each event is a separate batch";
-        section.warn("group_by", message);
-    }
-    if window.is_zero() && !is_window_wrong && digest.is_none() {
-        for key in ["close_when", "open_when"] {
-            section.warn(key, &format!("`{key}` has no effect while `window_ms` is 0: no batch is open"));
-        }
-    }
     let longest = Duration::from_millis(MAX_WAIT_MS_MAX);
     let max_wait = max_wait.unwrap_or_else(|| (window * MAX_WAIT_WINDOWS).min(longest));
     Batching {
@@ -264,6 +254,41 @@ pub(crate) fn read_batching(section: &mut Section<'_>, keys: &Keys) -> Batching 
             None => BatchMode::Window,
         },
         group_by: keys.group_by.clone(),
+    }
+}
+
+/// Warns of keys that change nothing, because a digest closes by its time alone, or because each event
+/// is a batch of its own. In quiet hours a batch stays open whatever its window is.
+///
+/// Shape: nothing about a key that is inherited by the file with the other one, which cannot remove it.
+pub(crate) fn check_batching(section: &mut Section<'_>, batching: &Batching, quiet: &Hours) {
+    let mut warn = |cause: &str, key: &'static str, why: &str| {
+        if !section.is_later(cause, key) {
+            section.warn(key, &format!("`{key}` has no effect {why}"));
+        }
+    };
+    if matches!(batching.mode, BatchMode::Digest(_)) {
+        for key in ["window_ms", "max_size"] {
+            warn("mode", key, "on a digest: it closes by `every` or `at`");
+        }
+        return;
+    }
+    let is_zero = batching.window.is_zero();
+    // One row says the same as no window.
+    if is_zero && batching.max_size > NonZeroU32::MIN {
+        warn("window_ms", "max_size", "while `window_ms` is 0: each event is a separate batch");
+    }
+    if batching.collects() || !quiet.is_empty() {
+        return;
+    }
+    let (cause, state) =
+        if is_zero { ("window_ms", "`window_ms` is 0") } else { ("max_size", "`max_size` is 1") };
+    let time = ["window_ms", "mode", "max_wait_ms"].into_iter().filter(|_| !is_zero);
+    for key in time.chain(["group_by"]) {
+        warn(cause, key, &format!("while {state}: each event is a separate batch"));
+    }
+    for key in ["close_when", "open_when"] {
+        warn(cause, key, &format!("while {state}: no batch is open"));
     }
 }
 

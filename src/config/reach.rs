@@ -1,8 +1,9 @@
 //! What keeps the notifications of a subscriber from its agent, and is not allowed for all of them.
 
 use engine::{
-    notification::{Activation, Audience, Priority, RegionUse},
-    pipeline::rule::OutputRule,
+    hold::{Delay, Wait},
+    notification::{Activation, Audience, Interrupt, Priority, RegionUse},
+    pipeline::rule::{Batching, OutputRule},
     settings::Keys as _,
 };
 
@@ -35,6 +36,46 @@ fn check_audience(section: &mut Section<'_>, rule: &OutputRule, refusal: Refusal
         section
             .warn("activation", "`activation` applies to agents, and this subscriber is for the user only");
     }
+}
+
+/// Warns of keys of a subscriber for the user only that change nothing: they are for a delivery to an
+/// agent.
+///
+/// Shape: nothing about a key that is inherited by the file with `audience`, which cannot remove it.
+pub(super) fn check_user(
+    [output, limits, repeat]: [&mut Section<'_>; 3],
+    (rule, held): (&OutputRule, Held),
+    delays: &[Delay],
+    batching: &Batching,
+) {
+    let layer = output.value("audience").map(|value| value.file().layer);
+    let warn = |section: &mut Section<'_>, key: &'static str, name: &str| {
+        if section.value(key).map(|value| value.file().layer) >= layer {
+            section
+                .warn(key, &format!("`{name}` applies to agents, and this subscriber is for the user only"));
+        }
+    };
+    let keys = [
+        ("active_for", rule.activation == Activation::Active),
+        ("interrupt", rule.can_be_critical() && rule.interrupt != Interrupt::default()),
+        ("requires_response", rule.requires_response),
+        ("region", held.has_states && rule.region != RegionUse::Only),
+        // The point of an exchange selects the open batches that it closes.
+        ("inject_at", !batching.is_closed_by_exchanges()),
+    ];
+    for (key, _) in keys.into_iter().filter(|(_, is_without_effect)| *is_without_effect) {
+        warn(output, key, key);
+    }
+    // Only a time ends the delay of what is for the user.
+    let is_time = |delay: &Delay| match delay {
+        Delay::For(_) | Delay::TimeOfDay(_) | Delay::Wait(Wait::Until(_)) => true,
+        Delay::Wait(Wait::Turns(_) | Wait::Tool(_) | Wait::Event(_) | Wait::Context(_)) => false,
+    };
+    let delay = (!delays.iter().any(is_time)).then_some("deliver_after");
+    for key in ["retain", "tokens"].into_iter().chain(delay) {
+        warn(limits, key, key);
+    }
+    warn(repeat, "after", "[repeat]");
 }
 
 /// Reports a core subscriber that keeps a critical event from being critical.

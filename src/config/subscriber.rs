@@ -13,7 +13,8 @@ use std::{mem, rc::Rc, sync::Arc};
 
 use engine::{
     notification::{
-        Activation, ActiveFor, InjectionPoint, Interrupt, Priority, SubscriberId, Tokens, repeat::Repeat,
+        Activation, ActiveFor, Audience, InjectionPoint, Interrupt, Priority, SubscriberId, Tokens,
+        repeat::Repeat,
     },
     pipeline::{
         absence::AbsenceRule,
@@ -21,7 +22,7 @@ use engine::{
         condition::Condition,
         remainder::covers,
         render::{Layout, Sentence},
-        rule::{Activity, OrderRule, OutputRule, ResolveRule, Subscriber},
+        rule::{Activity, Batching, OrderRule, OutputRule, ResolveRule, Subscriber},
         threshold::ThresholdRule,
     },
     settings::Keys,
@@ -167,10 +168,17 @@ fn read(documents: &[Rc<Document<'_>>], context: &Context<'_>) -> SubscriberFile
     let batching_rule = limits::read_batching(&mut batching, &keys);
     let dedupe = limits::read_dedupe(&mut batching, &mut keys, &batching_rule);
     let later = read_later([&mut threshold, &mut absent, &mut limits, &mut repeat], documents, context, core);
+    limits::check_batching(&mut batching, &batching_rule, &later.limited.quiet);
     let LayoutRule { layout, own: own_text, words, mut places } =
         layout::read(&mut output, id.as_ref(), [first.file(), document.file()], &context.templates);
     let output_rule = read_output(&mut output, layout, words, context);
-    check_reach(&mut output, &output_rule, &later, core, activity);
+    check_reach(
+        [&mut output, &mut limits, &mut repeat],
+        (&output_rule, &batching_rule),
+        &later,
+        core,
+        activity,
+    );
     reach::check_delay(&mut limits, output_rule.priority);
     let Later { threshold: threshold_rule, absence, limited, repeated } = later;
     let (tests, wrong_tests) = read_tests(document, context);
@@ -225,10 +233,11 @@ fn read(documents: &[Rc<Document<'_>>], context: &Context<'_>) -> SubscriberFile
     }
 }
 
-/// Reports what keeps the notifications of a subscriber from its agent.
+/// Reports what keeps the notifications of a subscriber from its agent, and what has no effect without
+/// an agent.
 fn check_reach(
-    output: &mut Section<'_>,
-    rule: &OutputRule,
+    [output, limits, repeat]: [&mut Section<'_>; 3],
+    (rule, batching): (&OutputRule, &Batching),
     later: &Later,
     core: Option<&Protected>,
     activity: Activity,
@@ -242,6 +251,9 @@ fn check_reach(
     let has_states = limited.resolve.is_some() || absence.is_some() || limited.retain.is_some();
     let held = reach::Held { has_states, is_repeated: repeated.is_some() };
     reach::check(output, rule, held, refusal);
+    if rule.audience == Audience::User {
+        reach::check_user([output, limits, repeat], (rule, held), &limited.deliver_after, batching);
+    }
 }
 
 /// The rules of the stages after batching.
@@ -361,8 +373,7 @@ fn read_output(
 
 /// Warns of keys that have no effect with the others.
 fn check_wake(section: &mut Section<'_>, rule: &OutputRule, threshold: Priority) {
-    let can_be_critical = rule.priority == Priority::Critical || rule.escalate_at.is_some();
-    if !can_be_critical && rule.interrupt != Interrupt::default() {
+    if !rule.can_be_critical() && rule.interrupt != Interrupt::default() {
         let message = "`interrupt` is for critical notifications, and this subscriber makes none";
         section.warn("interrupt", message);
     }
@@ -371,7 +382,8 @@ fn check_wake(section: &mut Section<'_>, rule: &OutputRule, threshold: Priority)
         section.warn("active_for", message);
     }
     let escalates = rule.escalate_at.is_some() && section.value("escalate_at").is_some();
-    if rule.activation == Activation::Active && rule.priority < threshold && !escalates {
+    let is_for_agent = rule.audience != Audience::User;
+    if is_for_agent && rule.activation == Activation::Active && rule.priority < threshold && !escalates {
         let wakes = if rule.escalate_at.is_some() { "only a critical event" } else { "nothing of it" };
         let message = format!(
             "{wakes} wakes a session: its priority is {}, and `threshold` in [activation] is {threshold}",

@@ -269,6 +269,40 @@ fn life_is_compared_with_certain_waits_only() {
 }
 
 #[test]
+fn keys_with_an_effect_are_not_reported() {
+    for rest in [
+        // In quiet hours a batch is open without a window.
+        "[batching]\nwindow_ms = 0\ngroup_by = \"payload.tool_name\"\n[limits]\nquiet = \"22:00-07:00\"",
+        "[batching]\nwindow_ms = 0\nmax_size = 1",
+        "[batching]\nmode = \"digest\"\nevery = \"1h\"\ngroup_by = \"payload.tool_name\"\nclose_when = \"payload.retry_count > 2\"",
+        // An exchange at the point closes the batch, and a time ends the delay.
+        "[limits]\ndeliver_after = [\"3 turns\", \"18:00\"]\n[output]\naudience = \"user\"\ninject_at = \"turn_end\"",
+        "[limits]\nretain = true\n[output]\naudience = \"both\"\nrequires_response = true",
+        "[limits]\nttl = \"1h\"\n[repeat]\nafter = [\"30m\"]",
+        "[limits]\nttl = \"1h\"\n[repeat]\nafter = [\"3 turns\", \"2h\"]",
+    ] {
+        let text = format!("[subscriber]\nid = \"x\"\n[events]\ntypes = [\"tool.call.failure\"]\n{rest}\n");
+        let report = checked(&with_user_sources(&[("subscribers/x.toml", &text)]), &Denied::default());
+        assert_eq!(report.to_string(), "", "{rest}");
+    }
+}
+
+#[test]
+fn inherited_keys_without_effect_are_not_reported() {
+    let base = "[subscriber]\nid = \"x\"\n[events]\ntypes = [\"tool.call.failure\"]\n[batching]\nmax_size = 5\n\
+                group_by = \"payload.tool_name\"\n[limits]\nretain = true\n[output]\ninject_at = \"turn_end\"\n";
+    let own = "[subscriber]\nid = \"x\"\ninherit = true\n[batching]\nwindow_ms = 0\n[output]\naudience = \"user\"\n";
+    let file = |layer, text: &str| SourceFile {
+        layer,
+        name: "subscribers/x.toml".into(),
+        path: format!("{layer}/subscribers/x.toml").into(),
+        text: text.into(),
+    };
+    let files = [file(LayerKind::System, base), file(LayerKind::User, own)];
+    assert_eq!(checked(&Sources::shipped().with(files, []), &Denied::default()).to_string(), "");
+}
+
+#[test]
 fn byte_that_is_not_utf8_is_located() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("aside.toml");

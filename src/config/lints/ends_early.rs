@@ -1,9 +1,10 @@
-//! `ends-early`: a life that is shorter than the wait before it.
+//! `ends-early`: a life that is shorter than the wait before a delivery or a repetition.
 
 use std::time::Duration;
 
 use engine::{
     hold::Delay,
+    notification::repeat::RepeatAfter,
     pipeline::rule::{BatchMode, DigestTimes, Subscriber},
 };
 
@@ -19,9 +20,11 @@ const DAY_MINUTES: u16 = 24 * 60;
 pub(super) const LINT: Lint = Lint {
     name: LintName::EndsEarly,
     level: LintLevel::Warning,
-    finds: "a `ttl` shorter than the window of a batch, or no longer than `deliver_after` or the quiet hours",
+    finds: "a `ttl` shorter than the window of a batch, or no longer than `deliver_after`, the quiet hours or \
+            the first repetition",
     why: "A batch waits for its window, and then has less time to be delivered than it waited. A \
-          notification whose delivery waits longer than it lives is never delivered.",
+          notification whose delivery waits longer than it lives is never delivered, and one whose \
+          repetition does is never repeated.",
     example: Example {
         wrong: &[(
             "subscribers/x.toml",
@@ -80,10 +83,23 @@ fn check(subject: &Subject<'_>, _: &[Subject<'_>]) -> Vec<Diagnostic> {
             "quiet hours last {quiet} at least, and what is pending when they begin ends {ttl} after its batch \
              closed: `ttl` is no longer than `quiet`"
         )
+    } else if let Some(wait) = first_repetition(rule).filter(|wait| ttl <= *wait) {
+        let [wait, ttl] = [wait, ttl].map(duration_text);
+        format!(
+            "the first repetition comes after {wait}, and a notification ends after {ttl}: `ttl` is no longer than `[repeat] after`"
+        )
     } else {
         return Vec::new();
     };
     vec![Diagnostic::error(place.clone(), "limits.ttl", message)]
+}
+
+/// The time between a delivery and its first repetition; `None` if it counts turns, or nothing is repeated.
+fn first_repetition(rule: &Subscriber) -> Option<Duration> {
+    match rule.repeat.as_ref()?.after.first()? {
+        RepeatAfter::Turns(_) => None,
+        RepeatAfter::Millis(millis) => Some(Duration::from_millis(*millis)),
+    }
 }
 
 /// The time that `delay` lasts at least. What does not depend on time alone may come at once, and so

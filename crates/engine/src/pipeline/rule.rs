@@ -287,6 +287,14 @@ impl Batching {
         }
     }
 
+    /// Whether an exchange can close a batch that is open.
+    pub fn is_closed_by_exchanges(&self) -> bool {
+        match self.mode {
+            BatchMode::Window | BatchMode::Debounce { .. } => self.collects(),
+            BatchMode::Digest(_) => false,
+        }
+    }
+
     /// Whether events wait for others within the window.
     pub fn collects(&self) -> bool {
         !self.window.is_zero() && self.max_size > NonZeroU32::MIN
@@ -403,6 +411,11 @@ pub struct OutputRule {
 }
 
 impl OutputRule {
+    /// Whether an event can make its notification critical.
+    pub fn can_be_critical(&self) -> bool {
+        self.priority == Priority::Critical || self.escalate_at.is_some()
+    }
+
     /// The priority of a notification of these rows: at most high by the field of an event.
     pub(crate) fn priority_of(&self, rows: &[Row]) -> Priority {
         let Some(field) = &self.priority_by else { return self.priority };
