@@ -53,6 +53,8 @@ pub struct Compiled {
     pub declared: SortedMap<SubscriberId, DeclaredPlaces>,
     /// The files of each subscriber, remainders included: the whole one, then those that inherit.
     pub files: SortedMap<SubscriberId, Vec<SourceFile>>,
+    /// The whole file of each template that is in use, by its name in subscribers' files.
+    pub template_files: SortedMap<String, Place>,
     /// The saved events of the layers.
     pub fixtures: Fixtures,
     /// Entries that the `events.toml` of the layers add to the catalogue, by type.
@@ -92,8 +94,7 @@ pub fn compile(sources: &Sources, known_types: &[&str]) -> Compiled {
     let libraries = read_libraries(sources.of_kind(FileKind::Library), &mut found);
     let of_folders: Vec<_> = sources.workspaces().iter().map(|own| own_files(sources, own)).collect();
     let (mut templates, layers) = compile_templates(sources, libraries, &mut found);
-    let events = read_events(sources.of_kind(FileKind::Events), &mut found);
-    let events: Vec<_> = events.into_values().collect();
+    let events: Vec<_> = read_events(sources.of_kind(FileKind::Events), &mut found).into_values().collect();
     let known = with_types(known_types, &events);
     let folders = sources.workspaces().iter().zip(&of_folders);
     let folders: Vec<_> =
@@ -125,6 +126,7 @@ pub fn compile(sources: &Sources, known_types: &[&str]) -> Compiled {
     left_out.extend(errors.map(|found| Arc::clone(&found.place.file)));
     drop_consequences(sources, &mut found);
     Compiled {
+        template_files: files_of_templates(sources, &templates),
         rules: CompiledRules {
             hash: sources.hash().into(),
             subscribers,
@@ -199,6 +201,13 @@ fn read_settings<'s>(sources: &'s Sources, found: &mut Vec<Diagnostic>) -> Vec<D
         }
     }
     documents
+}
+
+/// The latest file of each template that compiles; of workspaces none.
+fn files_of_templates(sources: &Sources, templates: &Templates) -> SortedMap<String, Place> {
+    let files = sources.of_kind(FileKind::Template);
+    let used = files.filter(|file| templates.contains(template_name(file)));
+    used.map(|file| (template_name(file).to_owned(), Place::whole(&file.path, &file.text))).collect()
 }
 
 /// The rows of webhooks, those of later layers first.

@@ -109,6 +109,11 @@ impl Place {
         Self::new(file, text, start..start + length)
     }
 
+    /// All of a file.
+    pub(crate) fn whole(path: &Arc<str>, text: &Text) -> Self {
+        Self::new(path, text, 0..text.len())
+    }
+
     /// A part of the value at this place.
     ///
     /// `content` is the value after quotes and escapes are read. Its range is mapped to what the

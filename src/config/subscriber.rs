@@ -168,18 +168,11 @@ fn read(documents: &[Rc<Document<'_>>], context: &Context<'_>) -> SubscriberFile
     let batching_rule = limits::read_batching(&mut batching, &keys);
     let dedupe = limits::read_dedupe(&mut batching, &mut keys, &batching_rule);
     let later = read_later([&mut threshold, &mut absent, &mut limits, &mut repeat], documents, context, core);
-    limits::check_batching(&mut batching, &batching_rule, &later.limited.quiet);
     let LayoutRule { layout, own: own_text, words, mut places } =
         layout::read(&mut output, id.as_ref(), [first.file(), document.file()], &context.templates);
     let output_rule = read_output(&mut output, layout, words, context);
-    check_reach(
-        [&mut output, &mut limits, &mut repeat],
-        (&output_rule, &batching_rule),
-        &later,
-        core,
-        activity,
-    );
-    reach::check_delay(&mut limits, output_rule.priority);
+    let checked = [&mut batching, &mut output, &mut limits, &mut repeat];
+    check_effects(checked, (&output_rule, &batching_rule), &later, (core, activity));
     let Later { threshold: threshold_rule, absence, limited, repeated } = later;
     let (tests, wrong_tests) = read_tests(document, context);
 
@@ -233,15 +226,16 @@ fn read(documents: &[Rc<Document<'_>>], context: &Context<'_>) -> SubscriberFile
     }
 }
 
-/// Reports what keeps the notifications of a subscriber from its agent, and what has no effect without
-/// an agent.
-fn check_reach(
-    [output, limits, repeat]: [&mut Section<'_>; 3],
+/// Reports what keeps the notifications of a subscriber from its agent, and what has no effect: on its
+/// batches, and without an agent.
+fn check_effects(
+    [batches, output, limits, repeat]: [&mut Section<'_>; 4],
     (rule, batching): (&OutputRule, &Batching),
     later: &Later,
-    core: Option<&Protected>,
-    activity: Activity,
+    (core, activity): (Option<&Protected>, Activity),
 ) {
+    limits::check_batching(batches, batching, &later.limited.quiet);
+    reach::check_delay(limits, rule.priority);
     let refuse = |value: &Value<'_>, message: &str| match core {
         Some(core) => core.refusal(value, message),
         None => value.error(message),

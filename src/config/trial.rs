@@ -9,6 +9,7 @@
 
 mod because;
 mod compare;
+mod failed_part;
 mod failure;
 mod foresee;
 mod jinja;

@@ -16,6 +16,8 @@ const LINES_MAX: usize = 16;
 pub struct Failure {
     /// The expectations that are not met; at least one.
     pub unmet: Vec<Unmet>,
+    /// The parts of subscribers that failed, such as a text, each with what was there instead.
+    pub failed: Vec<Line>,
     /// What happened to the events and notifications, in order.
     pub because: Vec<LedgerLine>,
 }
@@ -182,6 +184,7 @@ impl Failure {
     /// The explanation, line by line.
     pub fn lines(&self) -> Vec<Line> {
         let mut lines: Vec<Line> = self.unmet.iter().flat_map(Unmet::lines).collect();
+        lines.extend(self.failed.iter().take(LINES_MAX).cloned());
         lines.extend(self.because_lines());
         lines
     }

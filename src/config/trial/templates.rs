@@ -113,6 +113,12 @@ fn texts<'a>(
     tried(text, Words::Agent).into_iter().chain(tried(sentence, Words::Person)).collect()
 }
 
+/// The name that is undefined according to the message of a failure, in its line.
+pub(super) fn undefined_name(line: &Place, message: &str) -> Option<Place> {
+    let path = message.strip_prefix('`').and_then(|rest| rest.strip_suffix("` is undefined"));
+    path.and_then(|path| line.first_name(path))
+}
+
 impl<'a> Text<'a> {
     /// Its name in messages.
     const fn name(self) -> &'static str {
@@ -150,16 +156,14 @@ impl<'a> Text<'a> {
     /// The place to correct for a failure: with `count` events: an expression or a line of a
     /// template, of the text of a batch of that size or of a sentence, else the table.
     fn place_of(self, failure: &RenderFailure, count: usize) -> Place {
-        let path = failure.message.strip_prefix('`').and_then(|rest| rest.strip_suffix("` is undefined"));
         let part = |place: &Place, text: &str, line| {
-            let whole = place.line_within(text, line);
-            let named = path.and_then(|path| whole.first_name(path));
             let range = failure.range.clone().map(|range| place.within(text, range));
-            named.or(range).unwrap_or(whole)
+            let whole = place.line_within(text, line);
+            undefined_name(&whole, &failure.message).or(range).unwrap_or(whole)
         };
         match (self, failure.line) {
             (Self::Template(file), Some(line)) => {
-                part(&Place::new(&file.path, &file.text, 0..file.text.len()), &file.text, line)
+                part(&Place::whole(&file.path, &file.text), &file.text, line)
             }
             (Self::Template(file), None) => Place::line_of(&file.path, &file.text, 1),
             (Self::Declared(places, _), line) => match (places.template_for(count), line) {
@@ -187,7 +191,7 @@ impl<'a> Text<'a> {
         };
         match self {
             Self::Template(file) => {
-                let whole = Place::new(&file.path, &file.text, 0..file.text.len());
+                let whole = Place::whole(&file.path, &file.text);
                 quoted(&whole).unwrap_or_else(|| Place::file(&file.path))
             }
             Self::Declared(DeclaredPlaces { many: Some((place, _)), .. }, _) => {
@@ -343,7 +347,7 @@ fn failed(
 /// The number in the header of a table that has another number of rows.
 fn literal_count(text: Text<'_>, failure: &RenderFailure, rows: usize) -> Option<Place> {
     let (whole, source) = match text {
-        Text::Template(file) => (Place::new(&file.path, &file.text, 0..file.text.len()), &*file.text),
+        Text::Template(file) => (Place::whole(&file.path, &file.text), &*file.text),
         Text::Declared(places, _) => {
             let (place, source) = places.template_for(rows)?;
             (place.clone(), &**source)

@@ -17,6 +17,7 @@ use engine::{
 use super::{
     because,
     compare::{self, Update},
+    failed_part,
     failure::{Failure, Line, Wrong},
     timeline::{self, Played},
 };
@@ -45,7 +46,8 @@ fn failed(failure: &Failure, index: usize, test: &SubscriberTest) -> Diagnostic 
         let place = line.place.as_ref().map(|place| format!("  line {}", place.line()));
         format!("{}{}", line.text.trim(), place.unwrap_or_default())
     };
-    let lines: Vec<String> = failure.because_lines().iter().skip(1).map(shown).collect();
+    let because = failure.because_lines();
+    let lines: Vec<String> = failure.failed.iter().chain(because.iter().skip(1)).map(shown).collect();
     if lines.is_empty() { found } else { found.with_note(lines.join("\n")) }
 }
 
@@ -120,7 +122,11 @@ impl<'c> Case<'c> {
             return Ok(());
         }
         let files = compiled.files.get(&rule.id).map(Vec::as_slice).unwrap_or_default();
-        Err(Wrong::Failed(Failure { unmet, because: because::because(&played, rule, files) }))
+        Err(Wrong::Failed(Failure {
+            unmet,
+            failed: failed_part::lines(&played.failures, compiled),
+            because: because::because(&played, rule, files),
+        }))
     }
 
     /// The new values of `decoded` and `text` with which the failed test would pass; `None` if
@@ -412,5 +418,57 @@ mod examples {
         assert!(start.contains("`noon` is not a time with its zone"), "{start}");
         let late = report_of(&format!("at = [{B}, {A}]\nexpect = []\n"));
         assert!(late.contains("not in the order of their times"), "{late}");
+    }
+
+    /// The explanations of the failed tests of the subscriber in the first of `files`.
+    fn explained(files: &[(&str, &str)]) -> String {
+        let file = |(name, text): &(&str, &str)| SourceFile {
+            layer: LayerKind::User,
+            name: (*name).into(),
+            path: (*name).into(),
+            text: (*text).into(),
+        };
+        let compiled = compile(&Sources::shipped().with(files.iter().map(file), []), &[]);
+        assert_eq!(compiled.report.error_count(), 0, "{}", compiled.report);
+        let cases = super::Cases::new(&compiled);
+        let own = cases.iter().filter(|case| *case.test.place.file == *files[0].0);
+        own.filter_map(|case| case.run().err()).map(|wrong| wrong.to_string()).collect()
+    }
+
+    #[test]
+    fn a_part_that_failed_is_named_with_its_place() {
+        let head = "[subscriber]\nid = \"x\"\n[events]\ntypes = [\"tool.call.failure\"]\n";
+        let test = "[[tests]]\nname = \"t\"\nat = [[\"0s\", \"tool.call.failure\", { n = \"a\" }]]\n\
+                    expect = [{ at = \"0s\", decoded = { n = 1 } }, { ended = \"filtered\", count = 3 }]\n";
+        let with = |rest: &str| format!("{head}{rest}{test}");
+        let batch = "[batching]\nwindow_ms = 0\n[output]\n";
+        let generic = ", so the generic table is in its place";
+        for (rest, line, end) in [
+            (format!("{batch}one = \"\"\"\na: 1\nb: {{{{ payload.n + 1 }}}}\"\"\"\n"), 10, generic),
+            (
+                format!("{batch}one = \"a: 1\"\nsentence = \"{{{{ 1 + payload.n }}}}\"\n"),
+                9,
+                "the first values of the text",
+            ),
+            ("where = \"1 + payload.n > 2\"\n".to_owned(), 5, "so the event is filtered out"),
+            (format!("{batch}one = \"only words\"\n"), 7, ""),
+        ] {
+            let shown = explained(&[("subscribers/x.toml", &with(&rest))]);
+            let failed: Vec<&str> = shown.lines().filter(|line| line.starts_with("  failed  ")).collect();
+            match end {
+                "" => assert!(failed.is_empty(), "{rest}: {shown}"),
+                end => {
+                    let place = format!("  subscribers/x.toml:{line}");
+                    assert!(
+                        matches!(failed[..], [one] if one.contains(end) && one.ends_with(&place)),
+                        "{rest}: {shown}"
+                    );
+                }
+            }
+        }
+        let template = ("templates/x.toon.j2", "a: 1\nb: {{ events[0].payload.nope }}\n");
+        let shown = explained(&[("subscribers/x.toml", &with("[batching]\nwindow_ms = 0\n")), template]);
+        assert!(shown.contains("`events[0].payload.nope` is undefined"), "{shown}");
+        assert!(shown.contains(&format!("{generic}  templates/x.toon.j2:2\n")), "{shown}");
     }
 }
