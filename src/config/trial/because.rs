@@ -12,6 +12,7 @@ use engine::{
 };
 
 use super::{
+    compare::earlier_part,
     failure::LedgerLine,
     timeline::{Played, Published},
 };
@@ -96,11 +97,16 @@ impl Explainer<'_> {
             Some(LedgerLine { at, event_type, what, place: self.place(keys) })
         };
         let of_notification = |id: NotificationId, what: String, keys: &[&str]| {
-            let made =
-                self.played.notification(id).filter(|made| made.notification.subscriber == self.rule.id)?;
+            let made = self.played.notification(id)?;
+            let by = &made.notification.subscriber;
+            if by.in_file() != self.rule.id.in_file() {
+                return None;
+            }
+            // The keys of an earlier file are not those of this one.
+            let place = self.place(keys).filter(|_| *by == self.rule.id);
             let subject = made.notification.content.text().lines().next().unwrap_or_default();
             let what = format!("{}: {what}", shown(subject.trim_end_matches(':')));
-            Some(LedgerLine { at, event_type: String::new(), what, place: self.place(keys) })
+            Some(LedgerLine { at, event_type: String::new(), what, place })
         };
         match entry {
             LedgerEntry::Throttled { seq, by } => {
@@ -112,8 +118,9 @@ impl Explainer<'_> {
             LedgerEntry::Batched { seq, subscriber } if *subscriber == self.rule.id => {
                 of_event(*seq, "row of an open batch".to_owned(), &["batching.window_ms"])
             }
-            LedgerEntry::Created { subscriber, events, notification, .. } if *subscriber == self.rule.id => {
-                of_notification(*notification, format!("made of {}", counted(events.len(), "row")), &[])
+            LedgerEntry::Created { subscriber, events, notification, .. } => {
+                let what = format!("made of {}{}", counted(events.len(), "row"), earlier_part(subscriber));
+                of_notification(*notification, what, &[])
             }
             LedgerEntry::Queued { notification, session } => {
                 of_notification(*notification, format!("pending for {session}"), &["output.inject_at"])
@@ -137,7 +144,6 @@ impl Explainer<'_> {
             | LedgerEntry::Skipped { .. }
             | LedgerEntry::EventEnded { .. }
             | LedgerEntry::Batched { .. }
-            | LedgerEntry::Created { .. }
             | LedgerEntry::Confirmed { .. }
             | LedgerEntry::Recalled { .. }
             | LedgerEntry::Repeated { .. }

@@ -119,6 +119,11 @@ fn outcomes(subjects: &[Subject<'_>], test: &SubscriberTest) -> Vec<Unmet> {
     numbered.filter_map(|(number, (subject, outcome))| subject.differs(number, outcome)).collect()
 }
 
+/// Such as ` by tool_failure@shipped`, of a subscriber that is a part of an earlier one; else nothing.
+pub(super) fn earlier_part(id: &SubscriberId) -> String {
+    if id.in_file() == id.as_str() { String::new() } else { format!(" by {id}") }
+}
+
 /// The expected notifications in words, such as `2 notifications at 1s, 3s`.
 fn described(expected: &[&Outcome], test: &SubscriberTest) -> String {
     let noun = if test.has_exchanges() { "release" } else { "notification" };
@@ -157,7 +162,11 @@ impl Subject<'_> {
     fn summary(&self) -> String {
         let text = self.text();
         let first = shown(text.lines().next().unwrap_or_default());
-        format!("at {}: {first}", duration_text(self.at()))
+        let by = match self {
+            Self::Notification(made) => earlier_part(&made.notification.subscriber),
+            Self::Release(..) => String::new(),
+        };
+        format!("at {}{by}: {first}", duration_text(self.at()))
     }
 
     fn differs(&self, number: usize, outcome: &Outcome) -> Option<Unmet> {

@@ -126,9 +126,13 @@ fn file_of_template<'s>(sources: &'s Sources, name: &str) -> Option<&'s SourceFi
 fn needed(sources: &Sources, compiled: &Compiled, id: &SubscriberId, tests: &[SubscriberTest]) -> Sources {
     let others = tests.iter().flat_map(|test| test.with.iter().map(|(other, _)| other));
     let ids: SortedSet<&SubscriberId> = others.chain([id]).collect();
-    let files = ids.iter().filter_map(|id| compiled.files.get(*id)).flatten();
+    let rules = || {
+        let all = compiled.rules.subscribers.iter();
+        all.filter(|rule| ids.iter().any(|id| rule.is_part_of(id)))
+    };
+    let files = rules().filter_map(|rule| compiled.files.get(&rule.id)).flatten();
     let paths: SortedSet<&Arc<str>> = files.map(|file| &file.path).collect();
-    let rules = compiled.rules.subscribers.iter().filter(|rule| ids.contains(&rule.id));
+    let rules = rules();
     let texts = rules.filter_map(|rule| rule.output.layout.template().map(str::to_owned));
     let own = ids.iter().map(|id| format!("{id}.toon.j2"));
     let templates: SortedSet<String> = texts.chain(own).map(|name| format!("templates/{name}")).collect();

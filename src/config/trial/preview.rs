@@ -59,7 +59,8 @@ impl<'c> Preview<'c> {
     /// Takes the subscriber `id` of `compiled`; `None` if there is none.
     pub fn new(compiled: &'c Compiled, id: &str) -> Option<Self> {
         let rule = compiled.rules.subscribers.iter().find(|rule| rule.id.as_str() == id)?;
-        let rules = CompiledRules { subscribers: vec![Arc::clone(rule)], ..compiled.rules.clone() };
+        let parts = compiled.rules.subscribers.iter().filter(|one| one.is_part_of(&rule.id));
+        let rules = CompiledRules { subscribers: parts.cloned().collect(), ..compiled.rules.clone() };
         let severities = OwnSeverities::new(&compiled.events);
         Some(Self { compiled, rule, rules: Arc::new(rules), severities })
     }

@@ -146,7 +146,7 @@ impl<'c> Case<'c> {
         let Self { cases, rule, index, test } = self;
         let subscribers = &cases.compiled.rules.subscribers;
         let takes = |event_type: &EventType| {
-            let mut rules = subscribers.iter().filter(|other| is_used(&other.id, &rule.id, test));
+            let mut rules = subscribers.iter().filter(|other| is_used(other, &rule.id, test));
             rules.any(|rule| takes(rule, event_type)) || cases.is_known(event_type)
         };
         let events = test.events().filter(|(_, event)| !takes(&event.event_type));
@@ -183,16 +183,18 @@ fn type_not_taken(rule: &Subscriber, step: &Step, event_type: &EventType, index:
         .with_note(format!("it takes {types}"))
 }
 
-/// The rules with only the tested subscriber and those that the test names.
+/// The rules with only the tested subscriber and those that the test names, each with what it leaves
+/// to earlier files of its id, as in the daemon.
 pub(super) fn only(rules: &CompiledRules, id: &SubscriberId, test: &SubscriberTest) -> CompiledRules {
-    let used = rules.subscribers.iter().filter(|rule| is_used(&rule.id, id, test));
+    let used = rules.subscribers.iter().filter(|rule| is_used(rule, id, test));
     let budget = test.budget.as_ref().unwrap_or(&rules.budget).clone();
     CompiledRules { subscribers: used.cloned().collect(), budget, ..rules.clone() }
 }
 
 /// Whether a subscriber is in the engine of a test of `tested`.
-fn is_used(id: &SubscriberId, tested: &SubscriberId, test: &SubscriberTest) -> bool {
-    id == tested || test.with.iter().any(|(other, _)| other == id)
+fn is_used(rule: &Subscriber, tested: &SubscriberId, test: &SubscriberTest) -> bool {
+    let mut named = test.with.iter().map(|(other, _)| other);
+    rule.is_part_of(tested) || named.any(|other| rule.is_part_of(other))
 }
 
 #[cfg(test)]
@@ -470,5 +472,23 @@ mod examples {
         let shown = explained(&[("subscribers/x.toml", &with("[batching]\nwindow_ms = 0\n")), template]);
         assert!(shown.contains("`events[0].payload.nope` is undefined"), "{shown}");
         assert!(shown.contains(&format!("{generic}  templates/x.toon.j2:2\n")), "{shown}");
+    }
+
+    #[test]
+    fn a_narrower_core_file_is_tested_with_its_remainder() {
+        let file = |expect: &str| {
+            format!(
+                "[subscriber]\nid = \"tool_failure\"\n[events]\ntypes = [\"tool.call.failure\"]\n[batching]\nwindow_ms = 0\n\
+                 [output]\none = \"own: {{{{ payload.tool_name }}}}\"\n[[tests]]\nname = \"t\"\n\
+                 at = [[\"0s\", \"tool.call.failure\", {{ tool_name = \"a\" }}], [\"0s\", \"tool.call.timeout\", {{ tool_name = \"b\" }}]]\n\
+                 expect = [{{ at = \"0s\", text = \"own: a\" }}{expect}]\n"
+            )
+        };
+        let shown = explained(&[("subscribers/tool_failure.toml", &file(""))]);
+        assert!(shown.contains("made       at 0s: own: a\n"), "{shown}");
+        assert!(shown.contains(" by tool_failure@shipped: "), "{shown}");
+        assert!(shown.contains("made of 1 row by tool_failure@shipped\n"), "{shown}");
+        let whole = file(", { at = \"2s\", contains = \"b\", priority = \"high\" }");
+        assert_eq!(explained(&[("subscribers/tool_failure.toml", &whole)]), "");
     }
 }

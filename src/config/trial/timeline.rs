@@ -56,9 +56,9 @@ pub(super) struct Played {
 }
 
 impl Played {
-    /// The notifications of a subscriber.
+    /// The notifications of a subscriber, and of what it leaves to earlier files of its id.
     pub(super) fn made_by<'p>(&'p self, subscriber: &'p SubscriberId) -> impl Iterator<Item = &'p Made> {
-        self.made.iter().filter(move |made| made.notification.subscriber == *subscriber)
+        self.made.iter().filter(move |made| made.notification.subscriber.in_file() == subscriber.in_file())
     }
 
     /// A notification by its id.

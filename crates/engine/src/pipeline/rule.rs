@@ -106,6 +106,11 @@ impl Subscriber {
         self.types.iter().any(|pattern| pattern.matches(&event.event_type)) && self.check_whole(event).is_ok()
     }
 
+    /// Whether it is the subscriber `id`, or what a later file of `id` leaves to an earlier one.
+    pub fn is_part_of(&self, id: &SubscriberId) -> bool {
+        self.id == *id || (self.territory.is_none() && self.id.in_file() == id.as_str())
+    }
+
     /// The patterns of all events that concern it: those that it takes, and those that resolve, inhibit
     /// or release what it made.
     pub fn patterns(&self) -> impl Iterator<Item = &Pattern> {
