@@ -214,7 +214,7 @@ impl Subject<'_> {
                 if line == *expected { Vec::new() } else { different(&quoted(expected), &quoted(&line)) }
             }
             Claim::Point(point) => word(point.as_str(), Some(&of_all(|one| one.inject_at.as_str()))),
-            Claim::Priority(priority) => word(priority.as_str(), Some(&of_all(|one| one.priority.as_str()))),
+            Claim::Priority(priority) => word(priority.as_str(), Some(&self.priorities())),
             Claim::Severity(severity) => word(severity.as_str(), Some(&of_all(|one| one.severity.as_str()))),
             Claim::Activation(activation) => {
                 word(activation.as_str(), Some(&of_all(|one| one.activation.as_str())))
@@ -247,6 +247,19 @@ impl Subject<'_> {
         let only =
             if let [only] = made.as_slice() { Some(&**only.notification.content.text()) } else { None };
         update(check, &self.text(), only)
+    }
+
+    /// The priorities, as words; of a release those with which its notifications were delivered, which a
+    /// repetition raises.
+    fn priorities(&self) -> String {
+        let mut words: Vec<&str> = match self {
+            Self::Notification(made) => vec![made.notification.priority.as_str()],
+            Self::Release(released, _) => {
+                released.injection.notifications.iter().map(|one| one.priority.as_str()).collect()
+            }
+        };
+        words.dedup();
+        words.join(", ")
     }
 
     fn format(&self) -> Option<&'static str> {
