@@ -11,7 +11,7 @@ use engine::{
         InjectionPoint, SubscriberId, Tokens,
         repeat::{Action as RepeatAction, SNOOZE_MAX},
     },
-    pipeline::silence::{Matchers, SILENCE_DEFAULT, SILENCE_MAX},
+    pipeline::silence::{ALL_SUBSCRIBERS, Matchers, SILENCE_DEFAULT, SILENCE_MAX},
     user::UserSettings,
     words::impl_as_str,
 };
@@ -71,10 +71,13 @@ pub enum Action {
 }
 
 impl Action {
-    /// The subscribers that it names.
+    /// The subscribers that it names, each by its id.
     pub fn subscribers(&self) -> Vec<&SubscriberId> {
         match self {
-            Self::Silence(silence) => silence.matchers.subscriber.iter().collect(),
+            Self::Silence(silence) => {
+                let named = silence.matchers.subscriber.iter();
+                named.filter(|id| id.as_str() != ALL_SUBSCRIBERS).collect()
+            }
             Self::Settings(own) => {
                 let (_, settings) = &**own;
                 let muted = settings.mute.iter().filter_map(|mute| mute.subscriber.as_ref());

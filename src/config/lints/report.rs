@@ -12,7 +12,7 @@ use super::{
     LINTS,
     allow::Allowances,
     lint::{Check, Lint, LintLevel, LintName},
-    subject::Subject,
+    subject::{HasPublished, Subject},
 };
 use crate::config::{
     compile::Compiled,
@@ -20,9 +20,6 @@ use crate::config::{
     report::{Diagnostic, Level, Report},
     trial,
 };
-
-/// Whether the history has an event of a source.
-pub type HasPublished<'a> = dyn Fn(&str) -> bool + 'a;
 
 /// The findings that count as errors although their lint has a lower level.
 #[derive(Debug, Clone, Default)]

@@ -12,7 +12,6 @@ use engine::{
     sorted::SortedSet,
 };
 
-use super::report::HasPublished;
 use crate::config::{
     case::{SubscriberTest, TestEvent},
     compile::{Compiled, template_name},
@@ -24,6 +23,9 @@ use crate::config::{
     report::Place,
     trial,
 };
+
+/// Whether the history has an event of a source.
+pub(super) type HasPublished<'a> = dyn Fn(&str) -> bool + 'a;
 
 /// A subscriber that is enabled.
 pub(super) struct Subject<'a> {

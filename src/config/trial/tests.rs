@@ -438,7 +438,7 @@ mod examples {
     }
 
     #[test]
-    fn a_part_that_failed_is_named_with_its_place() {
+    fn failed_part_is_named_with_its_place() {
         let head = "[subscriber]\nid = \"x\"\n[events]\ntypes = [\"tool.call.failure\"]\n";
         let test = "[[tests]]\nname = \"t\"\nat = [[\"0s\", \"tool.call.failure\", { n = \"a\" }]]\n\
                     expect = [{ at = \"0s\", decoded = { n = 1 } }, { ended = \"filtered\", count = 3 }]\n";
@@ -475,7 +475,7 @@ mod examples {
     }
 
     #[test]
-    fn a_narrower_core_file_is_tested_with_its_remainder() {
+    fn narrower_core_file_is_tested_with_its_remainder() {
         let file = |expect: &str| {
             format!(
                 "[subscriber]\nid = \"tool_failure\"\n[events]\ntypes = [\"tool.call.failure\"]\n[batching]\nwindow_ms = 0\n\
