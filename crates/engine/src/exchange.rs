@@ -414,7 +414,7 @@ impl fmt::Display for InjectionId {
 pub struct Answer {
     /// The released notifications; `None` if there are none.
     pub injection: Option<Injection>,
-    /// The number of notifications in the session's queue that wait for the agent.
+    /// The number of notifications in the session's queue that wait for the agent, or only for a budget.
     pub pending: u32,
     /// Whether the harness should make an exchange before its next tool, because a critical
     /// notification is pending.

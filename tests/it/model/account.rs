@@ -435,8 +435,7 @@ impl Account {
     fn check_answer(&mut self, exchange: &Exchange, answer: &Answer, outputs: &[Output], engine: &Engine) {
         let session = &exchange.session;
         let view = engine.sessions().view(session).expect("an exchange opens its session");
-        let (pending, _) = view.injector.pending();
-        assert_eq!(answer.pending, pending);
+        assert_eq!(answer.pending, view.injector.left());
         let open = self.open.get_mut(session).expect("met");
         let is_continued = matches!(answer.directive, Some(Directive::Continue { .. }));
         let is_cancelled = matches!(answer.directive, Some(Directive::Cancel { .. }));

@@ -326,11 +326,10 @@ impl Injector {
             // What waited for the turn's budget is pending, and may wake the agent.
             self.end_turn_holds();
         }
-        let (pending, _) = self.pending();
         let check_before_tool = self.check_before_tool();
         let answer = Answer {
             injection,
-            pending,
+            pending: self.left(),
             check_before_tool,
             directive,
             notice: notice.flatten(),
@@ -375,6 +374,13 @@ impl Injector {
     pub fn pending(&self) -> (u32, Option<Priority>) {
         let for_agent = self.queue.len() - self.queue.len_for_user() - self.queue.len_held();
         (u32::try_from(for_agent).unwrap_or(u32::MAX), self.queue.top_priority())
+    }
+
+    /// Number of notifications that an answer says are pending: with those that only a budget holds, which
+    /// the line `more:` counts too.
+    pub fn left(&self) -> u32 {
+        let (pending, _) = self.pending();
+        pending.saturating_add(u32::try_from(self.queue.len_for_budget()).unwrap_or(u32::MAX))
     }
 
     /// Number of notifications of that priority that wait for the agent.

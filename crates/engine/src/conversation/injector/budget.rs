@@ -379,9 +379,8 @@ impl Injector {
     /// The answer that releases nothing, because the process died before, or because the wake is no
     /// longer needed. Nothing is kept for its carrier.
     pub fn unanswered(&self) -> Answer {
-        let (pending, _) = self.pending();
         let check_before_tool = self.check_before_tool();
-        Answer { pending, check_before_tool, ..Answer::default() }
+        Answer { pending: self.left(), check_before_tool, ..Answer::default() }
     }
 }
 
