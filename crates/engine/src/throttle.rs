@@ -2,8 +2,8 @@
 //! source exceeded its rate, and the one event that reports their count.
 //!
 //! The first throttled event of a source opens a window. At the end of the window, a
-//! `source.throttled` event has the count. So a loop of a thousand events is one line for a
-//! subscriber instead of a thousand.
+//! `source.throttled` event has the count: one for each session and folder that the events were for. So
+//! a loop of a thousand events is one line for a subscriber instead of a thousand.
 //!
 //! A chain of causes is followed to stop loops of agents or subscribers. Only items with a cause
 //! are kept, and only the newest `REMEMBERED_MAX`; an event without a cause costs nothing.
@@ -29,6 +29,9 @@ const CHAIN_MAX: u32 = 8;
 
 /// How long throttled events of one source are counted before they are reported.
 const THROTTLE_WINDOW: Duration = Duration::from_secs(1);
+
+/// Most sessions and folders of a window; what is for further ones is counted for everybody.
+const SCOPES_MAX: usize = 64;
 
 /// Limits of the events of one source that are dispatched per period; further events are only
 /// journaled and counted.
@@ -64,10 +67,24 @@ type Window = (Arc<str>, ThrottledBy);
 
 #[derive(Debug, Serialize, Deserialize)]
 struct Throttled {
+    /// In the order of their first events.
+    counts: Vec<Counted>,
+    ends_at: Timestamp,
+}
+
+/// The throttled events for a session or a folder; without both, for everybody.
+#[derive(Debug, Serialize, Deserialize)]
+struct Counted {
+    session: Option<SessionId>,
+    workspace: Option<Arc<str>>,
     count: u64,
     first: Arc<str>,
-    session: Option<SessionId>,
-    ends_at: Timestamp,
+}
+
+impl Counted {
+    fn is_for(&self, session: Option<&str>, workspace: Option<&str>) -> bool {
+        (self.session.as_ref().map(SessionId::as_str), self.workspace.as_deref()) == (session, workspace)
+    }
 }
 
 impl Throttle {
@@ -92,14 +109,21 @@ impl Throttle {
     /// Counts an event that is not dispatched.
     fn count(&mut self, event: &EventRef<'_>, by: ThrottledBy, now: Timestamp) {
         let window: Window = (event.source.into(), by);
-        if let Some(throttled) = self.open.get_mut(&window) {
-            throttled.count += 1;
+        if !self.open.contains_key(&window) {
+            let ends_at = now + THROTTLE_WINDOW;
+            self.deadlines.set(window.clone(), Some(ends_at));
+            self.open.insert(window.clone(), Throttled { counts: Vec::new(), ends_at });
+        }
+        let Some(Throttled { counts, .. }) = self.open.get_mut(&window) else { return };
+        let own = (event.session, event.workspace);
+        let is_known = counts.iter().any(|one| one.is_for(own.0, own.1));
+        let (session, workspace) = if is_known || counts.len() < SCOPES_MAX { own } else { (None, None) };
+        if let Some(one) = counts.iter_mut().find(|one| one.is_for(session, workspace)) {
+            one.count += 1;
             return;
         }
-        let ends_at = now + THROTTLE_WINDOW;
-        self.deadlines.set(window.clone(), Some(ends_at));
-        let session = event.session.map(SessionId::new);
-        self.open.insert(window, Throttled { count: 1, first: event.id.into(), session, ends_at });
+        let (session, workspace) = (session.map(SessionId::new), workspace.map(Arc::from));
+        counts.push(Counted { session, workspace, count: 1, first: event.id.into() });
     }
 }
 
@@ -122,14 +146,17 @@ impl Fold for Throttle {
     fn handle_timeout(&mut self, now: Timestamp, to: &mut Effects) {
         let due = self.deadlines.take_due(now).into_iter();
         let due = due.filter_map(|window| self.open.remove_entry(&window));
-        to.publish(due.map(|((source, by), throttled)| throttled_event(&source, by, throttled, now)));
+        to.publish(due.flat_map(|((source, by), throttled)| {
+            throttled.counts.into_iter().map(move |counted| throttled_event(&source, by, counted, now))
+        }));
     }
 }
 
-fn throttled_event(source: &str, by: ThrottledBy, throttled: Throttled, at: Timestamp) -> Event {
-    let payload = json!({ "source": source, "count": throttled.count, "reason": by.describe() });
-    let id = format!("throttled-{source}-{}", throttled.first);
-    Event { session: throttled.session, ..Event::own("source.throttled", id, Severity::Warning, payload, at) }
+fn throttled_event(source: &str, by: ThrottledBy, counted: Counted, at: Timestamp) -> Event {
+    let Counted { session, workspace, count, first } = counted;
+    let payload = json!({ "source": source, "count": count, "reason": by.describe() });
+    let id = format!("throttled-{source}-{first}");
+    Event { session, workspace, ..Event::own("source.throttled", id, Severity::Warning, payload, at) }
 }
 
 /// The snapshot form; the deadlines are rebuilt.
@@ -243,6 +270,31 @@ mod tests {
 
     use super::*;
     use crate::event::{Event, Severity};
+
+    #[test]
+    fn counts_of_many_sessions_are_bounded() {
+        let mut throttle = Throttle::default();
+        for number in 0..SCOPES_MAX + 9 {
+            let session = Some(SessionId::new(&format!("s{number}")));
+            let own = Event::own("a.b", format!("e{number}"), Severity::Info, json!({}), Timestamp::ZERO);
+            let event = Event { session, ..own };
+            let by = throttle.check(&event.as_ref(), CHAIN_MAX + 1, None, Timestamp::ZERO);
+            assert_eq!(by, Some(ThrottledBy::Causes));
+        }
+        let mut effects = Effects::default();
+        throttle.handle_timeout(Timestamp::ZERO + THROTTLE_WINDOW, &mut effects);
+        let published: Vec<Event> = effects
+            .take()
+            .into_iter()
+            .filter_map(|effect| match effect {
+                crate::fold::Effect::Publish(event) => Some(event),
+                crate::fold::Effect::Record(_) => None,
+            })
+            .collect();
+        assert_eq!(published.len(), SCOPES_MAX + 1);
+        let last = published.last().expect("one for everybody");
+        assert_eq!((&last.session, last.payload.as_str().contains("\"count\":9")), (&None, true));
+    }
 
     #[test]
     fn a_full_table_evicts_the_oldest_chain() {
