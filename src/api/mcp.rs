@@ -12,6 +12,7 @@ use crate::api::wire::ErrorBody;
 
 mod bounded;
 mod caller;
+mod publish;
 mod tools;
 
 use std::{

@@ -102,7 +102,7 @@ fn doctor_checks_tools_and_webhook_secrets() {
         found.unwrap_or_else(|| panic!("{name}: {said}")).split_whitespace().collect::<Vec<_>>().join(" ")
     };
     let tools = line("tools");
-    assert!(tools.starts_with("ok tools watch, inbox, notify by `aside mcp`, "), "{tools}");
+    assert!(tools.starts_with("ok tools watch, inbox, notify, publish by `aside mcp`, "), "{tools}");
     assert!(tools.ends_with(" tokens; installed in claude-code"), "{tools}");
     let github = line("webhook github");
     let problem =

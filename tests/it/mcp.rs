@@ -125,6 +125,42 @@ fn publish(home: &Home, session: &str, path: &str) {
 }
 
 #[test]
+fn an_agents_event_is_its_own_and_untrusted() {
+    let home = Home::new();
+    let _daemon = home.serve();
+    open(&home, "s1");
+    let mut client = Client::new(&home, VERSIONS[1]);
+    let event = json!({ "type": "custom.deploy.done", "payload": { "message": "1.4 is live" }, "severity": "critical" });
+    let said = client.said("publish", &event);
+    let (begin, who) = said.split_once(": ").expect("a position and a subscriber");
+    assert!(
+        begin.starts_with("published custom.deploy.done as ") && who == "custom_event takes it",
+        "{said}"
+    );
+    let seq = begin.rsplit(' ').next().expect("a position");
+    let published = home.get(&format!("/v1/events/{seq}"));
+    assert_eq!(published["event"]["session"], "s1", "{published}");
+    let inbox = client.said("inbox", &json!({}));
+    assert!(inbox.contains("message: 1.4 is live") && inbox.contains("untrusted"), "{inbox}");
+    let all = client.said("publish", &json!({ "type": "own.thing.happened", "for": "workspace" }));
+    assert!(all.ends_with(": no subscriber takes it"), "{all}");
+    let seq = all.split([' ', ':']).nth(3).expect("a position");
+    let published = home.get(&format!("/v1/events/{seq}"));
+    let folder = (&published["event"]["workspace"], &published["event"]["session"]);
+    assert_eq!(folder, (&json!(home.work()), &serde_json::Value::Null), "{published}");
+    for (arguments, expected) in [
+        (json!({ "type": "custom.a.b", "for": "everybody" }), "for: "),
+        (json!({ "type": "custom.a.b", "severity": "bad" }), "severity: "),
+        (json!({ "type": "custom.a.b", "source": "ci" }), "source: unknown field"),
+        (json!({ "type": "source.throttled" }), "type: "),
+        (json!({ "payload": {} }), "type"),
+    ] {
+        let (wrong, is_error) = client.call("publish", &arguments);
+        assert!(is_error && wrong.starts_with(expected), "{arguments}: {wrong}");
+    }
+}
+
+#[test]
 fn three_versions_of_the_protocol_are_spoken() {
     let home = Home::new();
     let _daemon = home.serve();
@@ -134,7 +170,7 @@ fn three_versions_of_the_protocol_are_spoken() {
         let listed = client.ask("tools/list", json!({}));
         let tools = listed["result"]["tools"].as_array().expect("tools");
         let names: Vec<&str> = tools.iter().filter_map(|tool| tool["name"].as_str()).collect();
-        assert_eq!(names, ["watch", "inbox", "notify"], "{version}");
+        assert_eq!(names, ["watch", "inbox", "notify", "publish"], "{version}");
         let set = client.said("watch", &json!({ "conditions": ["file built"], "note": "go on" }));
         let id = set.split([' ', ',']).nth(1).expect("an id").to_owned();
         assert!(set.starts_with("watching w") && set.ends_with("1h00m at most"), "{set}");
@@ -335,7 +371,7 @@ async fn the_protocols_own_client_uses_the_tools() {
     let to = pipe::Sender::from_owned_fd(to).expect("a pipe");
     let client = ().serve((from, to)).await.expect("they understand each other");
     let tools = client.list_all_tools().await.expect("listed");
-    assert_eq!(tools.len(), 3);
+    assert_eq!(tools.len(), 4);
     let mut call = CallToolRequestParams::new("watch");
     call.arguments = json!({ "conditions": ["in 5m"] }).as_object().cloned();
     let answer = client.call_tool(call).await.expect("answered");

@@ -419,11 +419,18 @@ fn a_stream_has_no_events_of_other_sessions() {
 }
 
 /// A call of each tool in the name of another session.
-const TOOLS: [(&str, &[&str]); 3] = [
+const TOOLS: [(&str, &[&str]); 4] = [
     ("inbox", &[r#"{"session":"bob"}"#, r#"{"session":"bob","cancel":"w"}"#]),
     (
         "notify",
         &[r#"{"session":"bob","message":"x"}"#, r#"{"session":"bob","message":"x?","choices":["a","b"]}"#],
+    ),
+    (
+        "publish",
+        &[
+            r#"{"session":"bob","type":"custom.a.b"}"#,
+            r#"{"session":"bob","type":"custom.a.b","for":"workspace"}"#,
+        ],
     ),
     ("watch", &[r#"{"session":"bob","conditions":["in 1h"]}"#]),
 ];

@@ -8,9 +8,12 @@ use rmcp::model::Tool;
 use serde::de::IgnoredAny;
 use serde_json::Value;
 
-use super::caller::Called;
+use super::{
+    caller::Called,
+    publish::{self, For},
+};
 use engine::{
-    event::{EventRef, SessionId, strip_text},
+    event::{EventRef, SessionId, Severity, strip_text},
     exchange::{Exchange, Trigger},
     nearest::nearest,
     notification::{Category, InjectionPoint, Level, repeat::Action},
@@ -37,7 +40,7 @@ use crate::api::{
 };
 
 const DEFINITIONS: &str = include_str!("tools.json");
-const NAMES: [&str; 3] = ["watch", "inbox", "notify"];
+const NAMES: [&str; 4] = ["watch", "inbox", "notify", "publish"];
 /// The arguments of `notify` in its definition.
 pub(super) const NOTIFY_KEYS: [&str; 10] =
     ["message", "level", "choices", "expires", "markdown", "link", "key", "progress", "context", "category"];
@@ -61,7 +64,7 @@ pub(super) fn definitions() -> Vec<Tool> {
 
 /// The words, limits and defaults of arguments: pointer into `tools.json`, keyword of JSON Schema,
 /// value.
-fn limits() -> [(&'static str, &'static str, Value); 9] {
+fn limits() -> [(&'static str, &'static str, Value); 11] {
     let words = |words: Vec<&'static str>| Value::from(words);
     [
         ("/1/inputSchema/properties/respond/properties/action", "enum", words(Action::words().collect())),
@@ -73,6 +76,8 @@ fn limits() -> [(&'static str, &'static str, Value); 9] {
         ("/2/inputSchema/properties/progress", "maximum", DONE.into()),
         ("/2/inputSchema/properties/context", "default", CONTEXT_DEFAULT.into()),
         ("/2/inputSchema/properties/category", "enum", words(Category::words().collect())),
+        ("/3/inputSchema/properties/severity", "enum", words(Severity::words().collect())),
+        ("/3/inputSchema/properties/for", "enum", words(For::words().collect())),
     ]
 }
 
@@ -88,6 +93,7 @@ pub(super) async fn call(name: &str, call: &Called<'_>) -> Option<Result<String,
         "watch" => Some(watch(call).await),
         "inbox" => Some(inbox(call).await),
         "notify" => Some(notify(call).await),
+        "publish" => Some(publish::publish(call).await),
         _ => None,
     }
 }

@@ -28,8 +28,8 @@ pub(in crate::cli) struct Args {
     /// Let the first hook of a session start the daemon if none runs
     #[arg(long)]
     pub(super) autostart: bool,
-    /// Also give the agent tools, by MCP: watch, inbox, notify; a session then costs some 90 tokens
-    /// more
+    /// Also give the agent tools, by MCP: watch, inbox, notify, publish; a session then costs some
+    /// 120 tokens more
     #[arg(long, conflicts_with_all = ["project", "settings"])]
     pub(super) tools: bool,
     /// Show pending notifications in the client's status line even if you have your own, which is
