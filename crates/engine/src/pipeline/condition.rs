@@ -166,7 +166,7 @@ impl Compiled {
     fn new(source: &Arc<str>) -> Result<Self, ConditionError> {
         let (program, checked) = Program::expression(Arc::clone(source), &GRAMMAR)
             .map_err(|fault| condition_error(source, fault))?;
-        let needed = Condition::find_needed(source);
+        let needed = Needed::find(source);
         Ok(Self { program, is_constant: checked.asks.is_empty(), fields: checked.fields, needed })
     }
 }

@@ -168,7 +168,7 @@ impl Mutes {
         let mut values = NeededValues::new(event);
         let mut concerns = |(mute, condition): &&(Mute, Option<Condition>)| {
             mute.is_for(place)
-                && condition.as_ref().is_none_or(|condition| values.allow(condition))
+                && condition.as_ref().is_none_or(|condition| values.allow(condition.needed()))
                 && mute.matches(rule, event, priority, condition.as_ref())
         };
         self.0.iter().find(|one| concerns(one)).map(|(mute, _)| mute)

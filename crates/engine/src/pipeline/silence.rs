@@ -306,7 +306,7 @@ impl Silences {
             let (matchers, condition) = (&kept.silence.matchers, condition.as_deref());
             is_wanted(matchers)
                 && matchers.reaches(rule, is_critical)
-                && condition.is_none_or(|condition| values.allow(condition))
+                && condition.is_none_or(|condition| values.allow(condition.needed()))
                 && matches_event(&matchers.types, matchers.source.as_deref(), condition, event)
         };
         self.in_force().zip(&self.conditions).find(matches).map(|(kept, _)| kept.silence.id)

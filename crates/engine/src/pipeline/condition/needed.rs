@@ -1,7 +1,6 @@
 //! What an event must have for a condition to be true, found without evaluating it: a condition of the
 //! form `payload.zone == 'eu' and ..` is false for all events with another zone.
 
-use super::Condition;
 use crate::{
     event::{Event, FieldPath, FieldValue},
     pipeline::sandbox::{Compares, Joined, joined},
@@ -15,6 +14,11 @@ pub(in crate::pipeline) struct Needed {
 }
 
 impl Needed {
+    /// What the condition with this text needs, if that is a field with a text.
+    pub(super) fn find(source: &str) -> Option<Self> {
+        Self::of(source, &joined(source).ok()?)
+    }
+
     /// What a part of a condition needs, if it is a comparison of a field with a text, or has one that
     /// must be true.
     fn of(source: &str, joined: &Joined) -> Option<Self> {
@@ -43,13 +47,6 @@ fn text_of(quoted: &str) -> Option<String> {
     (!text.contains(['\'', '"', '\\', '\n'])).then(|| text.to_owned())
 }
 
-impl Condition {
-    /// What it needs, if that is a field with a text.
-    pub(super) fn find_needed(source: &str) -> Option<Needed> {
-        Needed::of(source, &joined(source).ok()?)
-    }
-}
-
 /// The values of an event's fields that several conditions need, each read once.
 #[derive(Debug)]
 pub(in crate::pipeline) struct NeededValues<'e> {
@@ -64,8 +61,8 @@ impl<'e> NeededValues<'e> {
     }
 
     /// Whether the event has what a condition needs. If not, the condition is false.
-    pub(in crate::pipeline) fn allow(&mut self, condition: &Condition) -> bool {
-        let Some(Needed { field, text }) = condition.needed() else { return true };
+    pub(in crate::pipeline) fn allow(&mut self, needed: Option<&Needed>) -> bool {
+        let Some(Needed { field, text }) = needed else { return true };
         let known = self.known.iter().position(|(own, _)| own == field);
         let at = known.unwrap_or_else(|| {
             self.known.push((field.clone(), field.value(self.event)));
@@ -81,7 +78,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::pipeline::tests::event;
+    use crate::pipeline::{condition::Condition, tests::event};
 
     #[test]
     fn a_comparison_with_a_text_is_needed() {
@@ -100,7 +97,7 @@ mod tests {
             ("payload['zone'] == 'eu'", None),
             ("payload.zone == 'eu' == true", None),
         ] {
-            let found = Condition::find_needed(source);
+            let found = Needed::find(source);
             let expected =
                 expected.map(|(field, text)| (FieldPath::parse(field).expect("a field"), text.to_owned()));
             assert_eq!(found.map(|needed| (needed.field, needed.text)), expected, "{source}");
@@ -108,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_allowed_is_false() {
+    fn conditions_without_their_need_are_false() {
         let conditions: Vec<Condition> = [
             "payload.zone == 'eu'",
             "payload.zone == ''",
@@ -139,7 +136,7 @@ mod tests {
             let mut values = NeededValues::new(&event);
             for condition in &conditions {
                 let is_true = condition.test(&event).unwrap_or(false);
-                let is_allowed = values.allow(condition);
+                let is_allowed = values.allow(condition.needed());
                 assert!(is_allowed || !is_true, "{} of {fields}", condition.source());
                 if condition.needed().is_some_and(|needed| needed.field.is_of_payload()) && is_allowed {
                     assert!(
