@@ -60,6 +60,8 @@ pub(super) struct Known {
     /// The sessions that it continues.
     pub(super) former: BTreeSet<SessionId>,
     pub(super) last_seen: Timestamp,
+    /// Its number, in the order in which they opened for the first time.
+    pub(super) number: usize,
     /// How often it was asked to continue since the last start of a turn.
     pub(super) continuations: u32,
 }
@@ -76,6 +78,8 @@ pub(super) struct Account {
     pub(super) conditions: Conditions,
     pub(super) made: BTreeMap<NotificationId, Made>,
     pub(super) open: BTreeMap<SessionId, Known>,
+    /// Number of sessions so far.
+    pub(super) met: usize,
     /// The suspended sessions.
     pub(super) away: BTreeMap<SessionId, Known>,
     /// The predecessor of the session of the current input, and whether it ends with that input.
@@ -118,6 +122,7 @@ impl Account {
             open: BTreeMap::new(),
             away: BTreeMap::new(),
             goes_on_from: None,
+            met: 0,
             delivered: BTreeMap::new(),
             cancelled: BTreeSet::new(),
             held: BTreeSet::new(),

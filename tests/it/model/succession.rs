@@ -21,8 +21,11 @@ impl Account {
             }
         }
         let back = self.away.remove(id);
+        self.met += 1;
+        let number = self.met;
         let open = self.open.entry(id.clone()).or_insert_with(|| {
             back.unwrap_or_else(|| Known {
+                number,
                 workspace: None,
                 parent: None,
                 pid: None,
@@ -67,7 +70,10 @@ impl Account {
         });
         // A session found by its process is continued only in the same folder.
         let is_there = |known: &Known| from.is_some() || !ends || known.workspace == own.workspace;
-        let newest = others.max_by_key(|(_, known)| known.last_seen).filter(|(_, known)| is_there(known));
+        // Of several in one millisecond, a suspended one, else the one that opened last.
+        let rank =
+            |id: &SessionId, known: &Known| (known.last_seen, self.away.contains_key(id), known.number);
+        let newest = others.max_by_key(|(id, known)| rank(id, known)).filter(|(_, known)| is_there(known));
         let found = newest.map(|(id, _)| id.clone());
         let Some(from) = found else { return };
         let delivered = self.delivered.get(&from).cloned().unwrap_or_default();
