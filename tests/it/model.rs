@@ -216,7 +216,10 @@ impl Live {
             }
             What::Expire { silence } => self.append(Content::SilenceEnd(silence_id(*silence))),
             What::Respond { newest, action } => {
-                let Some(id) = self.made.iter().rev().nth(*newest).copied() else { return };
+                let Some(id) = self.made.iter().rev().nth(*newest).copied() else {
+                    // Each step is a record, so no gap between two is longer than a step.
+                    return self.append(Content::Tick);
+                };
                 let action = Action::VARIANTS[*action];
                 let until = Timestamp::from_millis(self.now.as_millis() + 30_000);
                 let until = (action == Action::Snooze).then_some(until);
