@@ -60,11 +60,13 @@ impl Account {
         );
     }
 
-    /// A delivered condition that still holds is pending again.
+    /// A delivered condition that still holds, or what nobody answered, is pending again.
     pub(super) fn recall(&mut self, id: &NotificationId, session: &SessionId) {
         let made = &self.made[id];
         let is_absence = generations::ABSENT_ID == made.subscriber.as_str();
-        let holds = is_absence || self.conditions.hold(&made.subscriber, &made.events);
+        // What asks for an answer comes again without a repetition too.
+        let is_asking = made.subscriber.as_str() == generations::ASKING;
+        let holds = is_absence || is_asking || self.conditions.hold(&made.subscriber, &made.events);
         assert!(holds, "{id} does not hold");
         let places = self.places.entry(session.clone()).or_default();
         let before = places.insert(*id, Place::Queued { again: true });

@@ -231,6 +231,9 @@ inject_at = "after_tool"
 requires_response = true
 "#;
 
+/// The subscriber of [`ANSWERED`].
+pub(crate) const ASKING: &str = "answered";
+
 /// Repeated as long as its condition holds.
 const LASTING: &str = r#"
 [subscriber]
