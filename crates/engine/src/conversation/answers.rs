@@ -115,6 +115,11 @@ impl Sessions {
         self.end(notification, Reason::Dismissed);
     }
 
+    /// Whether a condition is dismissed anywhere.
+    pub fn has_dismissals(&self) -> bool {
+        !self.standing.dismissed.is_empty()
+    }
+
     /// Ends a notification that a queue has taken and whose conditions are dismissed in its session.
     pub fn end_dismissed_in(&mut self, notification: NotificationId, session: &SessionId) {
         let Some(key) = self.table.key(session) else { return };

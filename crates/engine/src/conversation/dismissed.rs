@@ -143,6 +143,11 @@ impl Dismissed {
         self.retain(|subscriber, _| !subscribers.contains(subscriber));
     }
 
+    /// Whether nothing is dismissed.
+    pub(super) fn is_empty(&self) -> bool {
+        self.of.is_empty()
+    }
+
     /// Number of changes of what is dismissed, since the start of the process.
     pub(super) fn changes(&self) -> u64 {
         self.changes

@@ -156,6 +156,11 @@ impl Sessions {
         Some((subscriber, suppress))
     }
 
+    /// Whether anything is retained.
+    pub fn has_retained(&self) -> bool {
+        self.standing.retained.poll_timeout().is_some()
+    }
+
     /// Whether what is pending in a session is retained for the sessions that open later.
     pub fn is_retained(&self, notification: &NotificationId, session: &SessionId) -> bool {
         let key = self.table.key(session);

@@ -238,7 +238,9 @@ impl Engine {
         taken: Taken,
     ) {
         // A session that opens takes what is retained, also while something suppresses it.
-        let is_again = taken == Taken::Again || self.sessions.is_retained(&notification, session);
+        let is_retained =
+            || self.sessions.has_retained() && self.sessions.is_retained(&notification, session);
+        let is_again = taken == Taken::Again || is_retained();
         let now = self.now;
         let (finder, sessions) = self.finder(now);
         if !finder.has_parts() && !is_again {

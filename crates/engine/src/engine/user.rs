@@ -128,7 +128,9 @@ impl Engine {
     /// what suppresses it in a part of the sessions with this one.
     pub(super) fn admit(&mut self, notification: NotificationId, session: &SessionId, taken: Taken) {
         let now = self.now;
-        self.sessions.end_dismissed_in(notification, session);
+        if self.sessions.has_dismissals() {
+            self.sessions.end_dismissed_in(notification, session);
+        }
         let (mutes, sessions) = self.mutes();
         if !mutes.has_none() {
             let user = sessions.view(session).map(|session| user_of(session.harness).to_owned());
