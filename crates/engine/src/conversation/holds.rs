@@ -2,7 +2,7 @@
 //! silence or an inhibition suppresses. Each is in the queues that have the notification, and a queue
 //! that takes the notification later takes its holds too.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use hashbrown::HashMap;
 use journal::time::Timestamp;
@@ -90,6 +90,18 @@ impl Sessions {
         add_holds(self.standing.suppressed.get_or_default(notification), holds);
     }
 
+    /// [`Self::keep_holds`] of many: a silence may hold a hundred thousand.
+    fn keep_all_holds(&mut self, held: impl Iterator<Item = (NotificationId, Vec<Hold>)>) {
+        let mut kept: BTreeMap<_, _> = std::mem::take(&mut self.standing.suppressed).into_iter().collect();
+        for (notification, holds) in held {
+            add_holds(kept.entry(notification).or_default(), holds);
+        }
+        while kept.len() > standing::KEPT_MAX {
+            kept.pop_first();
+        }
+        self.standing.suppressed = kept.into_iter().collect();
+    }
+
     /// Suppresses what is pending in the sessions that `concerns` selects, and what waits for a session
     /// to open and is within `scope`; `decide` says what becomes of each notification in all sessions, and
     /// in each one.
@@ -133,9 +145,7 @@ impl Sessions {
                 Some(Suppress::Hold(holds)) => Some((id, holds)),
                 Some(Suppress::End(_)) | None => None,
             });
-            let mut of_all: Vec<_> = of_all.collect();
-            of_all.sort_unstable_by_key(|(id, _)| *id);
-            of_all.into_iter().for_each(|(id, holds)| self.keep_holds(id, holds));
+            self.keep_all_holds(of_all);
         }
         done
     }
