@@ -33,30 +33,47 @@ impl Fed {
             ("subscribers/s.toml", subscriber.as_str()),
             ("templates/s.toon.j2", "order: {{ events[0].payload.order }}"),
         ];
-        let engine = rules::engine(files.map(|(name, text)| (name.to_owned(), text.to_owned())));
+        Self::of(rules::engine(files.map(|(name, text)| (name.to_owned(), text.to_owned()))))
+    }
+
+    /// An engine that has had no input.
+    pub(crate) fn of(engine: Engine) -> Self {
         Self { engine, seq: Seq::ZERO, now: Timestamp::from_millis(1_700_000_000_000) }
     }
 
     /// Feeds an event for a session, a folder, or all.
     pub(crate) fn event(&mut self, session: Option<&str>, workspace: Option<&str>) {
+        let payload = format!(r#"{{"order":{}}}"#, self.seq.next());
+        self.publish("bench.hot.order", &payload, session, workspace);
+    }
+
+    /// Feeds an event of this type; returns the time that it took.
+    pub(crate) fn publish(
+        &mut self,
+        event_type: &str,
+        payload: &str,
+        session: Option<&str>,
+        workspace: Option<&str>,
+    ) -> Duration {
         self.step();
         let (seq, name) = (self.seq, self.seq.to_string());
-        let payload = format!(r#"{{"order":{seq}}}"#);
         let event = EventRef {
             id: &name,
-            event_type: "bench.hot.order",
+            event_type,
             source: "bench",
             provenance: Provenance::Local,
             severity: Severity::Info,
             timestamp: self.now,
-            payload: &payload,
+            payload,
             dedupe_key: None,
             session,
             workspace,
             cause: None,
             deliver_after: None,
         };
+        let begin = now();
         self.handle(Input::Event { seq, event });
+        begin.elapsed()
     }
 
     /// Feeds the exchange that `ask` makes for a carrier; returns its duration.

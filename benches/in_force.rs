@@ -6,24 +6,24 @@
 //! two alternate. Then a silence begins while 100,000 notifications are pending: the engine takes no
 //! other input meanwhile, so no exchange waits longer.
 
+use std::time::Duration;
+
 use engine::{
-    Engine,
-    event::{EventRef, Provenance, Seq, SessionId, Severity},
-    exchange::{Budget, Exchange, Release},
     hold::SilenceId,
-    io::{Input, RequestId},
-    notification::{InjectionPoint, SubscriberId},
+    io::Input,
+    notification::SubscriberId,
     pipeline::silence::{Matchers, Silence},
 };
 use journal::time::Timestamp;
 
 use crate::{
-    fed::now,
+    fed::{Fed, now},
     report::row,
     rules,
     support::{Size, machine, quantile},
 };
 
+const SESSION: &str = "bench";
 const SILENCES: usize = 256;
 const INHIBITIONS: usize = 4_096;
 /// Also the number of counters.
@@ -116,11 +116,11 @@ pub(crate) fn run(size: Size, _: &[String]) {
     row("21", &what, "20 ms", &format!("{ms:.1} ms"), ms <= 20.0);
 }
 
-/// An engine, its position and its time.
+/// An engine with the rules of a case.
 struct Run {
-    engine: Engine,
-    seq: Seq,
-    now: Timestamp,
+    fed: Fed,
+    /// Number of orders so far.
+    orders: usize,
     /// Microseconds of an event and of an exchange, one pair a round.
     costs: Vec<(f64, f64)>,
 }
@@ -129,101 +129,56 @@ impl Run {
     fn new(subscriber: &str, silent: Silent, size: Size) -> Self {
         let settings = ("aside.toml".to_owned(), "[sessions]\npending_max = 2000000\n".to_owned());
         let engine = rules::engine([settings, ("subscribers/s.toml".to_owned(), subscriber.to_owned())]);
-        let now = Timestamp::from_millis(1_700_000_000_000);
-        let mut run = Self { engine, seq: Seq::ZERO, now, costs: Vec::new() };
-        run.exchange("bench");
+        let mut run = Self { fed: Fed::of(engine), orders: 0, costs: Vec::new() };
+        run.fed.take_one(SESSION);
         if silent != Silent::Nothing {
             for number in 0..size.scale(INHIBITIONS, 10) {
-                run.event("bench.zone.down", None, number, &format!("z{number}"));
-                run.event("bench.hot.order", Some("nobody"), number, "eu");
+                run.fed.publish("bench.zone.down", &format!(r#"{{"zone":"z{number}"}}"#), None, None);
+                run.order("nobody");
+            }
+            for number in 0..SILENCES {
+                run.silence(number, silent);
             }
         }
-        for number in 0..if silent == Silent::Nothing { 0 } else { SILENCES } {
-            run.silence(number, silent);
-        }
-        for number in 0..size.scale(PENDING, 10) {
-            run.event("bench.hot.order", Some("bench"), 1_000_000 + number, "eu");
+        for _ in 0..size.scale(PENDING, 10) {
+            run.order(SESSION);
         }
         run
     }
 
     fn silence(&mut self, number: usize, silent: Silent) {
-        let zone = Some(format!("payload.zone == 'z{number}'").into());
-        let matchers = match silent {
-            Silent::Nothing => return,
-            Silent::Others => Matchers {
-                subscriber: Some(SubscriberId::new(&format!("other{number}"))),
-                condition: zone,
-                ..Matchers::default()
-            },
-            Silent::OwnExpressions => {
-                Matchers { subscriber: Some(SubscriberId::new("s")), condition: zone, ..Matchers::default() }
-            }
-        };
-        self.begin(&format!("s{number}"), matchers);
+        let subscriber = if silent == Silent::Others { format!("other{number}") } else { "s".to_owned() };
+        let condition = Some(format!("payload.zone == 'z{number}'").into());
+        let subscriber = Some(SubscriberId::new(&subscriber));
+        self.begin(&format!("s{number}"), Matchers { subscriber, condition, ..Matchers::default() });
     }
 
-    fn begin(&mut self, id: &str, matchers: Matchers) {
-        let until = Timestamp::from_millis(self.now.as_millis() + 7_200_000);
+    /// Begins a silence; returns the time that it took.
+    fn begin(&mut self, id: &str, matchers: Matchers) -> Duration {
+        let until = Timestamp::from_millis(u64::MAX);
         let silence =
             Silence { id: SilenceId::new(id), matchers, until, by: "user".into(), comment: "".into() };
-        self.handle(Input::Silenced(silence.into()));
+        let begin = now();
+        self.fed.handle(Input::Silenced(silence.into()));
+        begin.elapsed()
     }
 
     /// Microseconds of an event, and of an exchange that takes one of those that are pending.
     fn round(&mut self, events: usize) -> (f64, f64) {
-        let (mut of_events, mut of_exchanges) = (0.0, 0.0);
+        let (mut of_events, mut of_exchanges) = (Duration::ZERO, Duration::ZERO);
         for _ in 0..events {
-            let begin = now();
-            self.exchange("bench");
-            of_exchanges += begin.elapsed().as_secs_f64();
-            let number = usize::try_from(self.seq.0).expect("it fits");
-            let begin = now();
-            self.event("bench.hot.order", Some("bench"), 2_000_000 + number, "eu");
-            of_events += begin.elapsed().as_secs_f64();
+            of_exchanges += self.fed.take_one(SESSION);
+            of_events += self.order(SESSION);
         }
-        (of_events * 1e6 / events as f64, of_exchanges * 1e6 / events as f64)
+        let micros = |time: Duration| time.as_secs_f64() * 1e6 / events as f64;
+        (micros(of_events), micros(of_exchanges))
     }
 
-    fn event(&mut self, event_type: &str, session: Option<&str>, number: usize, zone: &str) {
-        self.step();
-        let (seq, name) = (self.seq, self.seq.to_string());
-        let payload = format!(r#"{{"order":{number},"item":"cup","zone":"{zone}"}}"#);
-        let event = EventRef {
-            id: &name,
-            event_type,
-            source: "bench",
-            provenance: Provenance::Local,
-            severity: Severity::Info,
-            timestamp: self.now,
-            payload: &payload,
-            dedupe_key: None,
-            session,
-            workspace: None,
-            cause: None,
-            deliver_after: None,
-        };
-        self.handle(Input::Event { seq, event });
-    }
-
-    fn exchange(&mut self, session: &str) {
-        self.step();
-        let exchange = Exchange {
-            budget: Budget { max_notifications: Some(1), ..Budget::default() },
-            ..Exchange::new(SessionId::new(session), InjectionPoint::TurnStart, &self.seq.to_string())
-        };
-        let (seq, request) = (self.seq, RequestId(self.seq.0));
-        self.handle(Input::Exchange { seq, request, exchange: exchange.into(), release: Release::Decide });
-    }
-
-    fn handle(&mut self, input: Input<'_>) {
-        self.engine.handle(input, self.now);
-        while self.engine.poll_output().is_some() {}
-    }
-
-    fn step(&mut self) {
-        self.seq = self.seq.next();
-        self.now = Timestamp::from_millis(self.now.as_millis() + 1);
+    /// Feeds the next order for a session; returns the time that it took.
+    fn order(&mut self, session: &str) -> Duration {
+        self.orders += 1;
+        let payload = format!(r#"{{"order":{},"item":"cup","zone":"eu"}}"#, self.orders);
+        self.fed.publish("bench.hot.order", &payload, Some(session), None)
     }
 }
 
@@ -233,13 +188,11 @@ fn began_in_ms(sessions: usize) -> f64 {
     let mut run = Run::new(PLAIN, Silent::Nothing, Size::Quick);
     for session in 0..sessions {
         let name = format!("session-{session}");
-        run.exchange(&name);
-        for number in 0..PENDING {
-            run.event("bench.hot.order", Some(&name), number, "eu");
+        run.fed.take_one(&name);
+        for _ in 0..PENDING {
+            run.order(&name);
         }
     }
     let matchers = Matchers { subscriber: Some(SubscriberId::new("s")), ..Matchers::default() };
-    let begin = now();
-    run.begin("all", matchers);
-    begin.elapsed().as_secs_f64() * 1e3
+    run.begin("all", matchers).as_secs_f64() * 1e3
 }
