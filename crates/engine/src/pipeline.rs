@@ -418,14 +418,15 @@ impl Pipeline {
         };
         let key = self.key.state(&rule.by, self.rule.wake.trust_in(event), event);
         let (reached, counted) = self.thresholds.add(rule, key, event, (now, resources.zone.midnight(now)));
-        let below = self.thresholds.counted(rule, key, event);
+        let is_critical = weight == Weight::Escalated;
+        let without_level = is_critical.then(|| self.thresholds.counted(rule, key, event));
         let failure = counted.err().map(|_| "`sum` names no number in this event, which counts 0".to_owned());
         self.judge(FailedPart::Threshold, failure, now);
         if reached.is_some() {
             return Ok(reached);
         }
         self.dedupe(seq, event, scope, weight, resources, now)?;
-        if weight == Weight::Escalated { Ok(below) } else { Err(Reason::BelowThreshold) }
+        without_level.ok_or(Reason::BelowThreshold)
     }
 
     /// Reports the failure of a part, or notes that it succeeded.

@@ -110,18 +110,11 @@ impl Sessions {
         self.standing.dismissed.has(notification, |own| own.is_for_all(notification))
     }
 
-    /// Ends a notification that nobody gets, because its conditions are dismissed.
-    pub fn end_dismissed(&mut self, notification: NotificationId) {
-        self.end(notification, Reason::Dismissed);
-    }
-
-    /// Whether a condition is dismissed anywhere.
-    pub fn has_dismissals(&self) -> bool {
-        !self.standing.dismissed.is_empty()
-    }
-
     /// Ends a notification that a queue has taken and whose conditions are dismissed in its session.
     pub fn end_dismissed_in(&mut self, notification: NotificationId, session: &SessionId) {
+        if self.standing.dismissed.is_empty() {
+            return;
+        }
         let Some(key) = self.table.key(session) else { return };
         let own = self.table.get(key);
         let pending = own.injector.pending_notification(&notification);

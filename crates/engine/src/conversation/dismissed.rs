@@ -20,7 +20,6 @@ const DISMISSED_MAX: usize = 4_096;
 #[serde(default)]
 pub(super) struct Dismissed {
     of: SortedMap<(SubscriberId, StateKey), Vec<Dismissal>>,
-    count: usize,
     arrivals: u64,
     /// Number of changes of what is dismissed, since the start of the process.
     #[serde(skip)]
@@ -57,15 +56,10 @@ impl Dismissal {
 impl Dismissed {
     /// Notes that the conditions of a notification were dismissed in the sessions of `scope`.
     pub(super) fn note(&mut self, notification: &Notification, scope: &Scope) {
-        if notification.nature != Nature::Condition {
-            return;
-        }
         for state in &notification.unresolved {
             self.arrivals += 1;
             let of_state = self.of.get_or_default((notification.subscriber.clone(), state.key));
-            let before = of_state.len();
             of_state.retain(|own| !scope.covers(&own.scope));
-            self.count -= before - of_state.len();
             of_state.push(Dismissal {
                 state: state.clone(),
                 scope: scope.clone(),
@@ -73,10 +67,9 @@ impl Dismissed {
                 resolved_in: ResolvedIn::default(),
                 arrival: self.arrivals,
             });
-            self.count += 1;
-            self.changes += 1;
         }
-        while self.count > DISMISSED_MAX {
+        self.changes += 1;
+        while self.len() > DISMISSED_MAX {
             let first = self.of.values().flatten().map(|own| own.arrival).min();
             self.retain(|_, own| Some(own.arrival) != first);
         }
@@ -95,7 +88,6 @@ impl Dismissed {
             let before = of_state.len();
             of_state.retain(|own| own.priority >= notification.priority);
             self.changes += (before - of_state.len()) as u64;
-            self.count -= before - of_state.len();
             for own in of_state.iter_mut().filter(|own| state.replaces(&own.state)) {
                 own.state = state.clone();
             }
@@ -121,7 +113,6 @@ impl Dismissed {
     pub(super) fn resolve(&mut self, resolution: &Resolution) {
         for key in &resolution.keys {
             let Some(of_state) = self.of.get_mut(&(resolution.subscriber.clone(), *key)) else { continue };
-            let before = of_state.len();
             of_state.retain_mut(|own| {
                 match own.resolved_in.reach(resolution, &resolution.subscriber, &own.scope) {
                     Reach::Everywhere => !resolution.ends(&own.state),
@@ -133,7 +124,6 @@ impl Dismissed {
                 }
             });
             self.changes += 1;
-            self.count -= before - of_state.len();
         }
         self.of.retain(|_, of_state| !of_state.is_empty());
     }
@@ -158,8 +148,11 @@ impl Dismissed {
             of_state.retain(|own| is_kept(subscriber, own));
             !of_state.is_empty()
         });
-        self.count = self.of.values().map(Vec::len).sum();
         self.changes += 1;
+    }
+
+    fn len(&self) -> usize {
+        self.of.values().map(Vec::len).sum()
     }
 }
 
@@ -200,7 +193,7 @@ mod tests {
         dismissed.resolve(&resolution(4, Scope::All));
         assert!(is_for(&dismissed, "s2"), "a resolution before the newest report ends nothing");
         dismissed.resolve(&resolution(6, Scope::All));
-        assert!(!is_for(&dismissed, "s2") && dismissed.count == 0);
+        assert!(!is_for(&dismissed, "s2") && dismissed.is_empty());
     }
 
     #[test]
@@ -211,8 +204,8 @@ mod tests {
             dismissed
                 .note(&Notification { unresolved: vec![state], ..report(1, Priority::Normal) }, &Scope::All);
         }
-        assert_eq!((dismissed.count, dismissed.of.len()), (DISMISSED_MAX, DISMISSED_MAX));
+        assert_eq!((dismissed.len(), dismissed.of.len()), (DISMISSED_MAX, DISMISSED_MAX));
         dismissed.forget_of(&[SubscriberId::new("s")].into());
-        assert_eq!(dismissed.count, 0);
+        assert!(dismissed.is_empty());
     }
 }

@@ -2,7 +2,7 @@
 //! silence or an inhibition suppresses. Each is in the queues that have the notification, and a queue
 //! that takes the notification later takes its holds too.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use hashbrown::HashMap;
 use journal::time::Timestamp;
@@ -84,22 +84,11 @@ impl Sessions {
 impl Sessions {
     /// Keeps the holds of a suppressed notification for the queues that take it.
     pub fn keep_holds(&mut self, notification: NotificationId, holds: Vec<Hold>) {
-        if self.standing.suppressed.len() >= standing::KEPT_MAX {
-            self.standing.suppressed.pop_first();
-        }
-        add_holds(self.standing.suppressed.get_or_default(notification), holds);
-    }
-
-    /// [`Self::keep_holds`] of many: a silence may hold a hundred thousand.
-    fn keep_all_holds(&mut self, held: impl Iterator<Item = (NotificationId, Vec<Hold>)>) {
-        let mut kept: BTreeMap<_, _> = std::mem::take(&mut self.standing.suppressed).into_iter().collect();
-        for (notification, holds) in held {
-            add_holds(kept.entry(notification).or_default(), holds);
-        }
-        while kept.len() > standing::KEPT_MAX {
+        let kept = &mut self.standing.suppressed;
+        add_holds(kept.entry(notification).or_default(), holds);
+        if kept.len() > standing::KEPT_MAX {
             kept.pop_first();
         }
-        self.standing.suppressed = kept.into_iter().collect();
     }
 
     /// Suppresses what is pending in the sessions that `concerns` selects, and what waits for a session
@@ -141,11 +130,12 @@ impl Sessions {
         self.suppress_for_user(&mut decide_covered);
         let Deciding { decided, done, .. } = deciding;
         if *scope == Scope::All {
-            let of_all = decided.into_iter().filter_map(|(id, decided)| match decided.in_all {
-                Some(Suppress::Hold(holds)) => Some((id, holds)),
-                Some(Suppress::End(_)) | None => None,
-            });
-            self.keep_all_holds(of_all);
+            // In any order: what is kept is sorted.
+            for (id, decided) in decided {
+                if let Some(Suppress::Hold(holds)) = decided.in_all {
+                    self.keep_holds(id, holds);
+                }
+            }
         }
         done
     }
@@ -166,13 +156,11 @@ impl Sessions {
         Some((subscriber, suppress))
     }
 
-    /// Whether anything is retained.
-    pub fn has_retained(&self) -> bool {
-        self.standing.retained.poll_timeout().is_some()
-    }
-
     /// Whether what is pending in a session is retained for the sessions that open later.
     pub fn is_retained(&self, notification: &NotificationId, session: &SessionId) -> bool {
+        if self.standing.retained.poll_timeout().is_none() {
+            return false;
+        }
         let key = self.table.key(session);
         let pending = key.and_then(|key| self.table.get(key).injector.pending_notification(notification));
         pending.is_some_and(|own| own.retain_until.is_some())

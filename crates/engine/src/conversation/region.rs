@@ -12,7 +12,6 @@ use super::{retained::Retained, session::Session, sessions::Sessions, unresolved
 use crate::{
     event::{Scope, SessionId},
     hold::Hold,
-    ledger::Reason,
     notification::{Notification, NotificationId, RegionUse},
 };
 
@@ -75,11 +74,6 @@ impl Sessions {
     /// Keeps a notification for the regions of its sessions, in place of earlier ones about the same.
     pub fn note_for_regions(&mut self, notification: &Arc<Notification>) {
         self.standing.unresolved.insert(notification);
-    }
-
-    /// Records that no point releases a notification, because regions alone have it.
-    pub fn end_in_region(&mut self, notification: NotificationId) {
-        self.end(notification, Reason::InRegion);
     }
 
     /// When a condition or a retained state is over next.

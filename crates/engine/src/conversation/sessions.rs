@@ -228,7 +228,7 @@ impl Sessions {
     }
 
     /// Records the end of a notification that no session has.
-    pub(super) fn end(&mut self, notification: NotificationId, reason: Reason) {
+    pub fn end(&mut self, notification: NotificationId, reason: Reason) {
         self.record(LedgerEntry::NotificationEnded { notification, session: None, reason });
     }
 

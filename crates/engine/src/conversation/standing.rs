@@ -1,5 +1,7 @@
 //! The holds that a queue adds to what it takes, because they are the same for all sessions.
 
+use std::collections::BTreeMap;
+
 use journal::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -22,8 +24,8 @@ pub(super) const KEPT_MAX: usize = 10_000;
 pub(crate) struct Standing {
     /// The quiet hours that have begun: since when, and until when.
     pub(super) quiet: SortedMap<SubscriberId, (Timestamp, Timestamp)>,
-    /// The holds of suppressed conditions.
-    pub(super) suppressed: SortedMap<NotificationId, Vec<Hold>>,
+    /// The holds of suppressed conditions. A tree: a silence may add all of them at once.
+    pub(super) suppressed: BTreeMap<NotificationId, Vec<Hold>>,
     /// The states that a session opens with.
     #[serde(default)]
     pub(super) retained: Retained,

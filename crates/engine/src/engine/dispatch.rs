@@ -272,7 +272,7 @@ impl Engine {
             created_at: notification.created_at,
         });
         if self.sessions.is_dismissed(&notification) {
-            self.sessions.end_dismissed(notification.id);
+            self.sessions.end(notification.id, Reason::Dismissed);
             self.drain_sessions();
             return;
         }
@@ -285,7 +285,7 @@ impl Engine {
         self.sessions.retain(&notification);
         self.sessions.note_for_regions(&notification);
         if notification.is_in_region_only() {
-            self.sessions.end_in_region(notification.id);
+            self.sessions.end(notification.id, Reason::InRegion);
             self.drain_sessions();
             return;
         }

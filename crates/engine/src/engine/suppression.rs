@@ -97,10 +97,14 @@ fn is_around(own: &Scope, notification: &Notification, session: Option<&SessionV
     }
 }
 
+/// The session as a place of delivery.
+pub(super) fn place_of<'s>(session: &SessionView<'s>) -> Place<'s> {
+    Place { session: session.id, workspace: session.harness.workspace.as_deref() }
+}
+
 /// Whether a silence concerns a session.
-fn concerns(matchers: &Matchers, session: &SessionView<'_>) -> bool {
-    let place = Place { session: session.id, workspace: session.harness.workspace.as_deref() };
-    place.is_meant(matchers.session.as_ref(), matchers.workspace.as_ref())
+pub(super) fn concerns(matchers: &Matchers, session: &SessionView<'_>) -> bool {
+    place_of(session).is_meant(matchers.session.as_ref(), matchers.workspace.as_ref())
 }
 
 impl Engine {
@@ -201,7 +205,7 @@ impl Engine {
         }
     }
 
-    /// Ends the holds of a suppression. What is in force besides holds on.
+    /// Ends the holds of a suppression. What else is in force holds them again.
     pub(super) fn end_suppression(&mut self, is_over: impl Fn(&Hold) -> bool, now: Timestamp) {
         let released = self.sessions.end_suppression(is_over);
         if !released.is_empty() {
@@ -238,16 +242,14 @@ impl Engine {
         taken: Taken,
     ) {
         // A session that opens takes what is retained, also while something suppresses it.
-        let is_retained =
-            || self.sessions.has_retained() && self.sessions.is_retained(&notification, session);
-        let is_again = taken == Taken::Again || is_retained();
+        let is_again = taken == Taken::Again || self.sessions.is_retained(&notification, session);
         let now = self.now;
         let (finder, sessions) = self.finder(now);
         if !finder.has_parts() && !is_again {
             return;
         }
         let decide = |notification: &Notification, session: &SessionView<'_>| {
-            let is_in = |own: &Scope| own.concerns(session.id, session.harness.workspace.as_deref());
+            let is_in = |own: &Scope| is_around(own, notification, Some(session));
             let is_silence = |own: &Matchers| (is_again || own.is_scoped()) && concerns(own, session);
             finder.decide(notification, &Chosen { is_silence: &is_silence, is_in: &is_in })
         };

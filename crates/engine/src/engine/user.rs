@@ -5,7 +5,10 @@ use std::sync::Arc;
 
 use journal::time::Timestamp;
 
-use super::parts::{Engine, Taken};
+use super::{
+    parts::{Engine, Taken},
+    suppression::place_of,
+};
 use crate::{
     conversation::{Concerned, SessionView, Sessions, Suppress},
     event::{Event, SessionId},
@@ -65,8 +68,7 @@ impl Finder<'_> {
 
     /// What becomes of a notification in the queue of a session.
     fn decide(self, notification: &Notification, session: &SessionView<'_>) -> Option<Suppress> {
-        let place = Place { session: session.id, workspace: session.harness.workspace.as_deref() };
-        let by = self.muted_one(user_of(session.harness), Some(place), notification)?;
+        let by = self.muted_one(user_of(session.harness), Some(place_of(session)), notification)?;
         Some(Suppress::End(Reason::Muted { by }))
     }
 
@@ -128,9 +130,7 @@ impl Engine {
     /// what suppresses it in a part of the sessions with this one.
     pub(super) fn admit(&mut self, notification: NotificationId, session: &SessionId, taken: Taken) {
         let now = self.now;
-        if self.sessions.has_dismissals() {
-            self.sessions.end_dismissed_in(notification, session);
-        }
+        self.sessions.end_dismissed_in(notification, session);
         let (mutes, sessions) = self.mutes();
         if !mutes.has_none() {
             let user = sessions.view(session).map(|session| user_of(session.harness).to_owned());
@@ -179,8 +179,7 @@ impl Engine {
         event: &Arc<Event>,
     ) -> Option<Arc<str>> {
         let session = self.sessions.view(session)?;
-        let place = Place { session: session.id, workspace: session.harness.workspace.as_deref() };
-        let user = user_of(session.harness);
+        let (user, place) = (user_of(session.harness), place_of(&session));
         self.muting().muted(user, Some(place), rule, std::iter::once(event), alone(rule, event))
     }
 

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use super::parts::Engine;
+use super::suppression::concerns;
 use journal::time::{Timestamp, zone::Zone};
 
 use crate::{
@@ -18,7 +19,6 @@ use crate::{
     pipeline::{
         Failing, Pipeline,
         inhibition::Inhibiting,
-        mute::Place,
         remainder,
         rule::{Activity, Subscriber},
         silence::Matchers,
@@ -183,10 +183,7 @@ impl Engine {
     fn kept_from(&self, session: &SessionId, rule: &Subscriber, event: &Arc<Event>) -> Option<Verdict> {
         let (event, _) = &rule.as_seen(event);
         let view = self.sessions.view(session)?;
-        let place = Place { session, workspace: view.harness.workspace.as_deref() };
-        let is_for = |matchers: &Matchers| {
-            matchers.is_scoped() && place.is_meant(matchers.session.as_ref(), matchers.workspace.as_ref())
-        };
+        let is_for = |matchers: &Matchers| matchers.is_scoped() && concerns(matchers, &view);
         let silence = self.silenced(rule, event, is_for).map(Verdict::Silenced);
         silence.or_else(|| self.muted_in(session, rule, event).map(Verdict::Muted))
     }

@@ -95,12 +95,13 @@ impl Mute {
         event: &Arc<Event>,
         priority: Priority,
         condition: Option<&Condition>,
+        values: &mut NeededValues<'_>,
     ) -> bool {
         let tool =
             || event.payload.value().get("tool_name").and_then(|name| name.as_str().map(str::to_owned));
         self.subscriber.as_ref().is_none_or(|id| is_of(id, rule))
             && self.below.is_none_or(|least| priority < least)
-            && matches_event(&self.types, self.source.as_deref(), condition, event)
+            && matches_event(&self.types, self.source.as_deref(), condition, event, values)
             && self.tool.as_ref().is_none_or(|name| tool().as_deref() == Some(&**name))
     }
 }
@@ -167,9 +168,7 @@ impl Mutes {
         }
         let mut values = NeededValues::new(event);
         let mut concerns = |(mute, condition): &&(Mute, Option<Condition>)| {
-            mute.is_for(place)
-                && condition.as_ref().is_none_or(|condition| values.allow(condition.needed()))
-                && mute.matches(rule, event, priority, condition.as_ref())
+            mute.is_for(place) && mute.matches(rule, event, priority, condition.as_ref(), &mut values)
         };
         self.0.iter().find(|one| concerns(one)).map(|(mute, _)| mute)
     }

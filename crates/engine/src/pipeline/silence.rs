@@ -171,15 +171,28 @@ impl Kept {
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(from = "State")]
 pub struct Silences {
-    in_force: SortedMap<SilenceId, Kept>,
+    in_force: SortedMap<SilenceId, InForce>,
     /// The last one that ended last.
     ended: VecDeque<Kept>,
-    /// The condition of each in force, in their order.
-    #[serde(skip)]
-    conditions: Vec<Option<Arc<Condition>>>,
     /// When the first one ends.
     #[serde(skip)]
     ends_at: Option<Timestamp>,
+}
+
+/// A silence in force, with its condition.
+#[derive(Debug, Serialize)]
+#[serde(transparent)]
+struct InForce {
+    kept: Kept,
+    #[serde(skip)]
+    condition: Option<Condition>,
+}
+
+impl From<Kept> for InForce {
+    fn from(kept: Kept) -> Self {
+        let condition = kept.silence.matchers.condition.as_deref().map(Condition::deferred);
+        Self { kept, condition }
+    }
 }
 
 #[derive(Deserialize)]
@@ -190,16 +203,10 @@ struct State {
 
 impl From<State> for Silences {
     fn from(State { in_force, ended }: State) -> Self {
+        let in_force = in_force.into_iter().map(|(id, kept)| (id, kept.into())).collect();
         let mut silences = Self { in_force, ended, ..Self::default() };
-        silences.conditions = silences.in_force().map(|kept| kept.silence.condition()).collect();
         silences.note_end();
         silences
-    }
-}
-
-impl Silence {
-    fn condition(&self) -> Option<Arc<Condition>> {
-        self.matchers.condition.as_ref().map(|source| Condition::deferred(source).into())
     }
 }
 
@@ -208,7 +215,7 @@ impl Silences {
     /// changes if there are [`SILENCES_MAX`].
     pub fn begin(&mut self, silence: &Silence, now: Timestamp) -> bool {
         self.ended.retain(|kept| kept.ended_at.is_none_or(|at| now.since(at) < KEPT));
-        if let Some(kept) = self.in_force.get_mut(&silence.id) {
+        if let Some(InForce { kept, .. }) = self.in_force.get_mut(&silence.id) {
             kept.silence.until = silence.until;
             self.note_end();
             return false;
@@ -218,20 +225,16 @@ impl Silences {
         }
         let silence = silence.clone();
         let id = silence.id;
-        let at = self.in_force.keys().take_while(|own| **own < id).count();
-        self.conditions.insert(at, silence.condition());
         let (began, ended) = (Began::default(), SortedMap::new());
-        self.in_force.insert(id, Kept { silence, since: now, ended_at: None, began, ended });
+        self.in_force.insert(id, Kept { silence, since: now, ended_at: None, began, ended }.into());
         self.note_end();
         true
     }
 
     /// Ends a silence; returns it if it was in force.
     pub fn end(&mut self, id: SilenceId, now: Timestamp) -> Option<&Kept> {
-        let at = self.in_force.keys().position(|own| *own == id)?;
-        let mut kept = self.in_force.remove(&id)?;
+        let InForce { mut kept, .. } = self.in_force.remove(&id)?;
         kept.ended_at = Some(now);
-        self.conditions.remove(at);
         self.note_end();
         self.ended.push_back(kept);
         self.ended.drain(..self.ended.len().saturating_sub(ENDED_MAX));
@@ -240,7 +243,7 @@ impl Silences {
 
     /// The silence that ends first at or before `now`, if there is one.
     pub fn due(&self, now: Timestamp) -> Option<SilenceId> {
-        let first = self.in_force.values().min_by_key(|kept| (kept.silence.until, kept.silence.id));
+        let first = self.in_force().min_by_key(|kept| (kept.silence.until, kept.silence.id));
         first.filter(|kept| kept.silence.until <= now).map(|kept| kept.silence.id)
     }
 
@@ -250,12 +253,12 @@ impl Silences {
     }
 
     fn note_end(&mut self) {
-        self.ends_at = self.in_force.values().map(|kept| kept.silence.until).min();
+        self.ends_at = self.in_force().map(|kept| kept.silence.until).min();
     }
 
     /// Those in force, by id.
     pub fn in_force(&self) -> impl Iterator<Item = &Kept> {
-        self.in_force.values()
+        self.in_force.values().map(|own| &own.kept)
     }
 
     /// Those that ended in the last days, the last one last.
@@ -270,7 +273,8 @@ impl Silences {
 
     /// A silence, also one that has ended.
     pub fn get(&self, id: SilenceId) -> Option<&Kept> {
-        self.in_force.get(&id).or_else(|| self.ended.iter().rev().find(|kept| kept.silence.id == id))
+        let in_force = self.in_force.get(&id).map(|own| &own.kept);
+        in_force.or_else(|| self.ended.iter().rev().find(|kept| kept.silence.id == id))
     }
 
     /// Whether one in force is for a part of the sessions.
@@ -280,14 +284,14 @@ impl Silences {
 
     /// Counts an event or a notification of a subscriber that ended by a silence.
     pub fn count(&mut self, id: SilenceId, subscriber: &SubscriberId) {
-        if let Some(kept) = self.in_force.get_mut(&id) {
+        if let Some(InForce { kept, .. }) = self.in_force.get_mut(&id) {
             *kept.ended.get_or_default(subscriber.clone()) += 1;
         }
     }
 
     /// Notes what a silence suppressed when it began.
     pub fn note_began(&mut self, id: SilenceId, began: Began) {
-        if let Some(kept) = self.in_force.get_mut(&id) {
+        if let Some(InForce { kept, .. }) = self.in_force.get_mut(&id) {
             kept.began = began;
         }
     }
@@ -302,14 +306,19 @@ impl Silences {
         is_wanted: impl Fn(&Matchers) -> bool,
     ) -> Option<SilenceId> {
         let mut values = NeededValues::new(event);
-        let matches = |(kept, condition): &(&Kept, &Option<Arc<Condition>>)| {
-            let (matchers, condition) = (&kept.silence.matchers, condition.as_deref());
+        let mut matches = |InForce { kept, condition }: &InForce| {
+            let matchers = &kept.silence.matchers;
             is_wanted(matchers)
                 && matchers.reaches(rule, is_critical)
-                && condition.is_none_or(|condition| values.allow(condition.needed()))
-                && matches_event(&matchers.types, matchers.source.as_deref(), condition, event)
+                && matches_event(
+                    &matchers.types,
+                    matchers.source.as_deref(),
+                    condition.as_ref(),
+                    event,
+                    &mut values,
+                )
         };
-        self.in_force().zip(&self.conditions).find(matches).map(|(kept, _)| kept.silence.id)
+        self.in_force.values().find(|own| matches(own)).map(|own| own.kept.silence.id)
     }
 
     /// The first silence that suppresses whatever a subscriber makes; `is_wanted` selects by what it
@@ -320,38 +329,39 @@ impl Silences {
         is_critical: bool,
         is_wanted: impl Fn(&Matchers) -> bool,
     ) -> Option<SilenceId> {
-        let mut whole = self.whole(rule).filter(|kept| kept.silence.matchers.reaches(rule, is_critical));
+        let mut whole = self.whole(rule, is_critical);
         whole.find(|kept| is_wanted(&kept.silence.matchers)).map(|kept| kept.silence.id)
     }
 
     /// The silence that suppresses every event of a subscriber in all sessions, critical ones aside; of
     /// several the one that ends last.
     pub fn longest_whole(&self, rule: &Subscriber) -> Option<&Kept> {
-        let of_all = self.whole(rule).filter(|kept| !kept.silence.matchers.is_scoped());
+        let of_all = self.whole(rule, false).filter(|kept| !kept.silence.matchers.is_scoped());
         of_all.max_by_key(|kept| kept.silence.until)
     }
 
     /// The silences of a subscriber that match every event.
-    fn whole(&self, rule: &Subscriber) -> impl Iterator<Item = &Kept> {
-        self.in_force().filter(|kept| {
+    fn whole(&self, rule: &Subscriber, is_critical: bool) -> impl Iterator<Item = &Kept> {
+        self.in_force().filter(move |kept| {
             let Matchers { types, source, condition, .. } = &kept.silence.matchers;
             let is_part = !types.is_empty() || source.is_some() || condition.is_some();
-            !is_part && kept.silence.matchers.reaches(rule, false)
+            !is_part && kept.silence.matchers.reaches(rule, is_critical)
         })
     }
 }
 
 /// Whether an event is of one of these types, if there are any, of this source, and `condition` holds;
-/// a condition that cannot be evaluated does not.
+/// a condition that cannot be evaluated does not. `values`: those of `event`, for all that is asked of it.
 pub(super) fn matches_event(
     types: &[Pattern],
     source: Option<&str>,
     condition: Option<&Condition>,
     event: &Arc<Event>,
+    values: &mut NeededValues<'_>,
 ) -> bool {
     (types.is_empty() || types.iter().any(|types| types.matches(&event.event_type)))
         && source.is_none_or(|source| *source == *event.source)
-        && condition.is_none_or(|one| one.test(event).unwrap_or(false))
+        && condition.is_none_or(|one| values.allow(one.needed()) && one.test(event).unwrap_or(false))
 }
 
 /// Whether a person means this subscriber by an id. Who names a subscriber need not know the folders in

@@ -48,29 +48,35 @@ impl Pipeline {
 
     /// What suppresses an event for all of its sessions.
     pub(super) fn suppressor(
-        &mut self,
+        &self,
         seq: Seq,
         event: &Arc<Event>,
         weight: Weight,
         resources: Resources<'_>,
         now: Timestamp,
     ) -> Option<Hold> {
-        let rule = Arc::clone(&self.rule);
-        let is_critical = is_alone(&rule, weight);
-        let silence = resources.silences.find(&rule, event, is_critical, |matchers| !matchers.is_scoped());
-        if let Some(by) = silence {
-            return Some(Hold::Silenced { since: now, by });
-        }
         let scope = event.scope();
-        let found = self.inhibitions.find(
-            &rule.inhibit,
-            &mut self.key,
-            seq,
-            event,
-            (rule.wake.trust_in(event), is_critical),
-            &|own| own.covers(&scope),
-        );
-        found.map(|one| Hold::Inhibited { since: now, by: one.by })
+        let chosen = Chosen { is_silence: &|own| !own.is_scoped(), is_in: &|own| own.covers(&scope) };
+        self.suppressor_among(&chosen, (seq, event), is_alone(&self.rule, weight), resources, now)
+    }
+
+    /// What suppresses an event: the first silence, else the first event that inhibits it.
+    fn suppressor_among(
+        &self,
+        chosen: &Chosen<'_>,
+        (seq, event): (Seq, &Arc<Event>),
+        is_critical: bool,
+        resources: Resources<'_>,
+        now: Timestamp,
+    ) -> Option<Hold> {
+        let rule = &*self.rule;
+        let silence = resources.silences.find(rule, event, is_critical, |own| (chosen.is_silence)(own));
+        silence.map(|by| Hold::Silenced { since: now, by }).or_else(|| {
+            let weight = (rule.wake.trust_in(event), is_critical);
+            let key = &mut KeyWriter::default();
+            let found = self.inhibitions.find(&rule.inhibit, key, seq, event, weight, chosen.is_in);
+            found.map(|one| Hold::Inhibited { since: now, by: one.by })
+        })
     }
 
     /// Whether what suppressed a row still does.
@@ -177,16 +183,9 @@ impl Pipeline {
         now: Timestamp,
     ) -> Suppressors {
         let is_critical = notification.priority == Priority::Critical;
-        let (rule, mut key) = (&*self.rule, KeyWriter::default());
         let mut found = Suppressors { holds: Vec::new(), is_of_all: true };
-        for (seq, event) in events {
-            let silence = resources.silences.find(rule, event, is_critical, |own| (chosen.is_silence)(own));
-            let silenced = silence.map(|by| Hold::Silenced { since: now, by });
-            let hold = silenced.or_else(|| {
-                let weight = (rule.wake.trust_in(event), is_critical);
-                let found = self.inhibitions.find(&rule.inhibit, &mut key, seq, event, weight, chosen.is_in);
-                found.map(|one| Hold::Inhibited { since: now, by: one.by })
-            });
+        for event in events {
+            let hold = self.suppressor_among(chosen, event, is_critical, resources, now);
             found.is_of_all &= hold.is_some();
             add_holds(&mut found.holds, hold);
         }

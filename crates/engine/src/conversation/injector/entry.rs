@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     exchange::{InjectionId, Released},
-    hold::{DelayedBy, Hold, Wait},
+    hold::{DelayedBy, Hold, HoldKind, Wait},
     ledger::Redelivered,
     notification::{Activation, Cut, InjectionPoint, Interrupt, Notification, Priority},
     snapshot,
@@ -220,6 +220,11 @@ impl Entry {
             | Hold::Inhibited { .. }
             | Hold::Budget { .. } => false,
         })
+    }
+
+    /// Whether it has a hold, and that of budgets alone.
+    pub(super) fn waits_for_budget(&self) -> bool {
+        !self.holds.is_empty() && self.holds.iter().all(|hold| hold.kind() == HoldKind::Budget)
     }
 
     /// Why it is redelivered; `None` when it was not delivered before.

@@ -56,6 +56,8 @@ pub(super) struct Queue {
     held_until: BTreeSet<(Timestamp, Key)>,
     /// Number of notifications with a hold that ends with an event.
     wait_for_event: usize,
+    /// Number of notifications that only a budget holds.
+    for_budget: usize,
     /// Number of notifications of each subscriber in each lane; no zeroes.
     counts: SortedMap<Lane, SortedMap<SubscriberId, u32>>,
     arrivals: u64,
@@ -144,6 +146,7 @@ impl Queue {
                 self.held += 1;
                 self.held_until.extend(entry.held_until().map(|at| (at, key)));
                 self.wait_for_event += usize::from(entry.waits_for_event());
+                self.for_budget += usize::from(entry.waits_for_budget());
             }
             Readiness::Cancels | Readiness::Free | Readiness::Asked | Readiness::NextTurn => {}
         }
@@ -383,6 +386,7 @@ impl Queue {
                     self.held_until.remove(&(at, key));
                 }
                 self.wait_for_event -= usize::from(entry.waits_for_event());
+                self.for_budget -= usize::from(entry.waits_for_budget());
             }
             Readiness::Cancels | Readiness::Free | Readiness::Asked | Readiness::NextTurn => {}
         }
@@ -446,6 +450,7 @@ impl Serialize for Queue {
             held: _,
             held_until: _,
             wait_for_event: _,
+            for_budget: _,
             counts: _,
             arrivals,
         } = self;
@@ -553,13 +558,14 @@ mod tests {
             held,
             held_until,
             wait_for_event,
+            for_budget,
             counts,
             arrivals: _,
         } = queue;
         assert!(entries.is_empty() && by_id.is_empty() && by_expiry.first().is_none());
         assert!(returned.is_empty() && active.is_empty() && unshown.is_empty() && counts.is_empty());
         assert!(by_state.is_empty() && for_user == 0);
-        assert!(held_until.is_empty() && held == 0 && wait_for_event == 0);
+        assert!(held_until.is_empty() && held == 0 && wait_for_event == 0 && for_budget == 0);
     }
 
     #[test]

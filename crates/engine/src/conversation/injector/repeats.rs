@@ -53,11 +53,7 @@ impl Injector {
     /// Notes that an entry has arrived at `now`: it waits for its repetition, or is remembered.
     pub(super) fn note_delivered(&mut self, entry: Entry, now: Timestamp) {
         match after_delivery(entry, now) {
-            After::Again(entry) => {
-                let number = entry.reminder + 1;
-                self.wait_again(entry, Some(number));
-            }
-            After::LastTime(entry) => self.wait_again(entry, None),
+            After::Waits(entry, number) => self.wait_again(entry, number),
             After::Over(entry) if entry.is_answered => {}
             After::Over(entry) => self.delivered.insert(entry.notification),
         }
@@ -67,11 +63,7 @@ impl Injector {
     /// repetition, as it comes again anyway, or ends.
     pub(super) fn note_unconfirmed(&mut self, entry: Entry, now: Timestamp) {
         match after_delivery(entry, now) {
-            After::Again(entry) => {
-                let number = entry.reminder + 1;
-                self.wait_again(entry, Some(number));
-            }
-            After::LastTime(entry) => self.wait_again(entry, None),
+            After::Waits(entry, number) => self.wait_again(entry, number),
             After::Over(entry) => self.end_uncertain(entry),
         }
     }
@@ -190,7 +182,7 @@ impl Injector {
         entry.snoozes = entry.snoozes.saturating_add(1);
         let (is_repeated, is_snoozed) = (entry.is_repeated(), entry.is_snoozed());
         // It comes after this time in place of its repetition, which follows.
-        entry.put_off += u8::from(is_repeated && !is_snoozed);
+        entry.put_off = entry.put_off.saturating_add(u8::from(is_repeated && !is_snoozed));
         entry.holds.retain(|own| match own {
             Hold::Snoozed { .. } => false,
             Hold::Deferred { .. } => !is_repeated,
@@ -217,10 +209,9 @@ impl Injector {
 
 /// What follows a delivery.
 enum After {
-    /// It waits for its repetition, or for the end of its snooze.
-    Again(Entry),
-    /// It was delivered for the last time, and waits for an answer.
-    LastTime(Entry),
+    /// It waits for its repetition of this number, or for the end of its snooze; without a number it was
+    /// delivered for the last time, and waits for an answer.
+    Waits(Entry, Option<u32>),
     /// Nothing.
     Over(Entry),
 }
@@ -229,9 +220,10 @@ fn after_delivery(entry: Entry, now: Timestamp) -> After {
     if entry.is_answered {
         return After::Over(entry);
     }
+    let next = entry.reminder + 1;
     if !entry.holds.is_empty() {
         // It was snoozed on its way.
-        return After::Again(Entry { put_off: entry.put_off.saturating_add(1), ..entry });
+        return After::Waits(Entry { put_off: entry.put_off.saturating_add(1), ..entry }, Some(next));
     }
     let Some(repeat) = entry.notification.repeat.clone() else { return After::Over(entry) };
     let holds_no_more = repeat.until == RepeatUntil::Resolved && entry.notification.unresolved.is_empty();
@@ -239,13 +231,16 @@ fn after_delivery(entry: Entry, now: Timestamp) -> After {
         return After::Over(entry);
     }
     let hold = |wait, by| vec![Hold::Deferred { since: now, waits: vec![wait], by }];
-    let number = (entry.reminder + 1).saturating_sub(u32::from(entry.put_off));
-    match (repeat.next(number, now), repeat.wait_for_answer(now)) {
+    let repetition = next.saturating_sub(u32::from(entry.put_off));
+    match (repeat.next(repetition, now), repeat.wait_for_answer(now)) {
         (Some((wait, priority)), _) => {
             let notification = raised(entry.notification.clone(), priority);
-            After::Again(Entry { notification, holds: hold(wait, DelayedBy::Repetition), ..entry })
+            After::Waits(
+                Entry { notification, holds: hold(wait, DelayedBy::Repetition), ..entry },
+                Some(next),
+            )
         }
-        (None, Some(wait)) => After::LastTime(Entry { holds: hold(wait, DelayedBy::Answer), ..entry }),
+        (None, Some(wait)) => After::Waits(Entry { holds: hold(wait, DelayedBy::Answer), ..entry }, None),
         (None, None) => After::Over(entry),
     }
 }

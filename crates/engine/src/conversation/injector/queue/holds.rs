@@ -38,9 +38,7 @@ impl Queue {
 
     /// Number of notifications that only a budget holds back.
     pub(in crate::conversation::injector) fn len_for_budget(&self) -> usize {
-        let held = self.with_holds().filter_map(|key| self.entries.get(&key));
-        let is_for_budget = |entry: &&Entry| entry.holds.iter().all(|hold| hold.kind() == HoldKind::Budget);
-        held.filter(is_for_budget).count()
+        self.for_budget
     }
 
     /// Whether a hold ends with an event.
