@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::key::KeyWriter;
 use crate::{
-    event::{Event, FieldPath, FieldValue, Pattern, Scope, Seq, Severity, Trust},
+    event::{Event, FieldPath, Pattern, Scope, Seq, Severity, Trust},
     notification::StateKey,
     sorted::SortedMap,
 };
@@ -175,7 +175,7 @@ impl Inhibitions {
         (trust, is_critical): (Trust, bool),
         is_in: &dyn Fn(&Scope) -> bool,
     ) -> Option<&Inhibition> {
-        if self.all.is_empty() {
+        if self.is_empty() {
             return None;
         }
         rules.iter().enumerate().find_map(|(number, rule)| {
@@ -222,6 +222,11 @@ impl Inhibitions {
         self.all.iter().find_map(|((number, _), open)| Some((*number, open.iter().find(|one| one.by == by)?)))
     }
 
+    /// Whether nothing inhibits.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
     /// Whether one applies to a part of the sessions.
     pub(crate) fn is_scoped(&self) -> bool {
         self.scoped > 0
@@ -266,14 +271,10 @@ enum Side {
 
 /// The values of the rule's fields; `None` if the event has none of its payload fields.
 fn key(rule: &InhibitRule, side: Side, writer: &mut KeyWriter, event: &Event) -> Option<StateKey> {
-    let of_side = |(target, source): &'_ (FieldPath, FieldPath)| match side {
-        Side::Target => target.clone(),
-        Side::Source => source.clone(),
-    };
-    let fields: Vec<FieldPath> = rule.equal.iter().map(of_side).collect();
-    let mut of_payload = fields.iter().filter(|field| field.is_of_payload()).peekable();
-    if of_payload.peek().is_some() && of_payload.all(|field| field.value(event) == FieldValue::Absent) {
-        return None;
-    }
-    Some(fields.iter().fold(writer.start(), |writer, field| writer.value(field, event)).digest())
+    let fields = rule.equal.iter().map(|(target, source)| match side {
+        Side::Target => target,
+        Side::Source => source,
+    });
+    let lacks_all = writer.start().values(fields, event);
+    (!lacks_all).then(|| writer.digest())
 }

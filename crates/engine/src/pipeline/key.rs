@@ -81,18 +81,30 @@ impl KeyWriter {
     /// Adds the values of `fields` in `event`, with their kinds; and the whole payload if all
     /// payload fields among them are absent.
     pub(crate) fn identity(&mut self, fields: &[FieldPath], event: &Event) -> &mut Self {
+        let lacks_all = self.values(fields, event);
+        if lacks_all { self.word(b"whole").text(event.payload.as_str()) } else { self }
+    }
+
+    /// Adds the values of `fields` in `event`, with their kinds. Returns whether there are payload
+    /// fields among them and all are absent.
+    pub(crate) fn values<'f>(
+        &mut self,
+        fields: impl IntoIterator<Item = &'f FieldPath>,
+        event: &Event,
+    ) -> bool {
         let (mut wanted, mut found) = (false, false);
         for field in fields {
+            let value = field.value(event);
             wanted |= field.is_of_payload();
-            found |= field.is_of_payload() && field.value(event) != FieldValue::Absent;
-            self.value(field, event);
+            found |= field.is_of_payload() && value != FieldValue::Absent;
+            self.value(value);
         }
-        if wanted && !found { self.word(b"whole").text(event.payload.as_str()) } else { self }
+        wanted && !found
     }
 
     /// Adds the value of a field, with its kind.
-    pub(crate) fn value(&mut self, field: &FieldPath, event: &Event) -> &mut Self {
-        match field.value(event) {
+    fn value(&mut self, value: FieldValue<'_>) -> &mut Self {
+        match value {
             FieldValue::Absent => self.word(b"absent"),
             FieldValue::Null => self.word(b"null"),
             FieldValue::Text(text) => self.word(b"text").text(&text),
