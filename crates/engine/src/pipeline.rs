@@ -12,6 +12,7 @@
 
 pub mod absence;
 pub mod activation;
+mod aged;
 mod batch;
 pub mod condition;
 mod dedupe;

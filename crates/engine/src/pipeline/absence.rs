@@ -10,17 +10,22 @@ use std::{sync::Arc, time::Duration};
 use journal::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use super::aged::Aged;
 use crate::{
     event::{Event, FieldPath, Seq},
     notification::StateKey,
     snapshot,
-    sorted::SortedMap,
 };
 
 /// Most keys of a subscriber. Beyond it, the one that was seen longest ago is forgotten.
 const KEYS_MAX: usize = 4_096;
 /// How long after a deadline a running daemon has an input at the latest, on a busy machine.
 const LATE_MAX: Duration = Duration::from_secs(60);
+
+/// Whether nothing watched a deadline, as the first input after it is at `now`.
+pub(crate) fn is_unwatched(deadline: Timestamp, now: Timestamp) -> bool {
+    deadline + LATE_MAX < now
+}
 
 /// The rule of an absence.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,13 +38,21 @@ pub struct AbsenceRule {
     pub forget: Duration,
 }
 
-/// The keys of one subscriber.
+/// The keys of one subscriber, each in one of two tables; by the time and the position of the last event.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Absences {
-    keys: SortedMap<StateKey, Seen>,
-    /// No later than the first key is missed.
+    /// Those whose next event is awaited.
+    #[serde(default)]
+    awaited: Aged<StateKey, Seen, Age>,
+    /// Those whose absence is reported.
+    #[serde(default)]
+    missed: Aged<StateKey, Seen, Age>,
+    /// No later than the first key is missed or forgotten.
     next: Option<Timestamp>,
 }
+
+/// When the last event of a key came, later by the time in which the clock stood; and its position.
+type Age = (Timestamp, Seq);
 
 /// The last event of a key.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -47,10 +60,6 @@ pub(crate) struct Seen {
     pub(crate) seq: Seq,
     #[serde(with = "snapshot::shared")]
     pub(crate) event: Arc<Event>,
-    /// When it came; later by the time in which the clock stood.
-    at: Timestamp,
-    /// Whether its absence is reported.
-    is_missed: bool,
 }
 
 impl Absences {
@@ -63,17 +72,24 @@ impl Absences {
         event: &Arc<Event>,
         now: Timestamp,
     ) -> Noted {
-        let is_full = self.keys.len() >= KEYS_MAX && !self.keys.contains_key(&key);
-        let evicted = if is_full { self.keys.pop_least(|seen| seen.at) } else { None };
-        let seen = Seen { seq, event: Arc::clone(event), at: now, is_missed: false };
-        let before = self.keys.insert(key, seen);
+        let replaced = self.awaited.remove(&key).map(|before| before.seq);
+        let was_missed = self.missed.remove(&key).is_some();
+        let is_full = self.awaited.len() + self.missed.len() >= KEYS_MAX;
+        let evicted = if is_full { self.evict() } else { None };
+        self.awaited.insert(key, (now, seq), Seen { seq, event: Arc::clone(event) });
         let due = now + rule.after;
         self.next = Some(self.next.map_or(due, |next| next.min(due)));
-        Noted {
-            was_missed: before.as_ref().is_some_and(|before| before.is_missed),
-            replaced: before.and_then(Seen::waiting),
-            evicted: evicted.and_then(|(_, seen)| seen.waiting()),
-        }
+        Noted { was_missed, replaced, evicted }
+    }
+
+    /// Forgets the key that was seen longest ago; returns its event, if that waited.
+    fn evict(&mut self) -> Option<Seq> {
+        let is_awaited = match (self.awaited.oldest_age(), self.missed.oldest_age()) {
+            (Some(awaited), Some(missed)) => awaited < missed,
+            (awaited, _) => awaited.is_some(),
+        };
+        let oldest = if is_awaited { self.awaited.pop_oldest() } else { self.missed.pop_oldest() };
+        oldest.filter(|_| is_awaited).map(|(_, seen)| seen.seq)
     }
 
     /// The next key that is missed at or before `now`, with the time since which it is. Keys that were
@@ -87,17 +103,19 @@ impl Absences {
         if self.next.is_none_or(|next| next > now) {
             return None;
         }
-        self.keys.retain(|_, seen| {
-            let is_kept = now.since(seen.at) < rule.forget;
-            forgotten.extend(seen.clone().waiting().filter(|_| !is_kept));
-            is_kept
-        });
-        let waiting = self.keys.values_mut().filter(|seen| !seen.is_missed);
-        let first = waiting.min_by_key(|seen| (seen.at, seen.seq));
-        self.next = first.as_ref().map(|seen| seen.at + rule.after);
-        let first = first.filter(|seen| seen.at + rule.after <= now)?;
-        first.is_missed = true;
-        Some((first.clone(), first.at + rule.after))
+        let is_old = |(at, _): Age| now.since(at) >= rule.forget;
+        while self.awaited.oldest_age().is_some_and(is_old) {
+            forgotten.extend(self.awaited.pop_oldest().map(|(_, seen)| seen.seq));
+        }
+        while self.missed.oldest_age().is_some_and(is_old) {
+            self.missed.pop_oldest();
+        }
+        let age = self.awaited.oldest_age();
+        self.next = age.map(|(at, _)| at + rule.after);
+        let (age, since) = age.zip(self.next).filter(|(_, since)| *since <= now)?;
+        let (key, seen) = self.awaited.pop_oldest()?;
+        self.missed.insert(key, age, seen.clone());
+        Some((seen, since))
     }
 
     /// When a key may be missed next.
@@ -107,25 +125,25 @@ impl Absences {
 
     /// Lets the clock stand from `before` to `now`, if nothing watched a deadline in between.
     pub(crate) fn stand_still(&mut self, before: Timestamp, now: Timestamp) {
-        if self.next.is_none_or(|next| next + LATE_MAX >= now) {
+        if !self.next.is_some_and(|next| is_unwatched(next, now)) {
             return;
         }
         let stood = now.since(before);
-        for seen in self.keys.values_mut() {
-            seen.at = seen.at + stood;
+        for table in [&mut self.awaited, &mut self.missed] {
+            table.change_ages(|(at, seq)| (at + stood, seq));
         }
         self.next = self.next.map(|next| next + stood);
     }
 
     /// When the key of an event is missed, if the event is its newest one and it is not missed yet.
     pub(crate) fn missed_at(&self, rule: &AbsenceRule, seq: Seq) -> Option<Timestamp> {
-        let mut waiting = self.keys.values().filter(|seen| !seen.is_missed);
-        waiting.find(|seen| seen.seq == seq).map(|seen| seen.at + rule.after)
+        let mut ages = self.awaited.iter().map(|(age, ..)| age);
+        ages.find(|(_, own)| *own == seq).map(|(at, _)| at + rule.after)
     }
 
     /// The events that wait: the newest ones of the keys that are not missed.
     pub(crate) fn waiting(&self) -> impl Iterator<Item = Seq> {
-        self.keys.values().filter_map(|seen| seen.clone().waiting())
+        self.awaited.iter().map(|(_, _, seen)| seen.seq)
     }
 
     /// Forgets every key, because the rule changed; returns the events that waited.
@@ -145,13 +163,6 @@ pub(crate) struct Noted {
     pub(crate) replaced: Option<Seq>,
     /// The event of the key that made room, if it waited.
     pub(crate) evicted: Option<Seq>,
-}
-
-impl Seen {
-    /// Its position, if it waits; one that is missed is a row.
-    fn waiting(self) -> Option<Seq> {
-        (!self.is_missed).then_some(self.seq)
-    }
 }
 
 #[cfg(test)]
@@ -182,7 +193,7 @@ mod tests {
         let back = absences.note(&rule, StateKey(1), Seq(2), &event(""), at(700));
         assert_eq!(back, Noted { was_missed: true, ..nothing }, "it is back");
         assert!(due(&mut absences, at(7_800)).is_none(), "it is forgotten");
-        assert!(absences.keys.is_empty());
+        assert_eq!((absences.awaited.len(), absences.missed.len()), (0, 0));
         assert_eq!(forgotten, [Seq(2)]);
     }
 
@@ -217,7 +228,7 @@ mod tests {
             evicted.extend(absences.note(&rule, StateKey(key), Seq(key), &event(""), now).evicted);
         }
         assert_eq!(evicted, [Seq(0)]);
-        assert_eq!(absences.keys.len(), KEYS_MAX);
-        assert!(!absences.keys.contains_key(&StateKey(0)));
+        assert_eq!(absences.awaited.len(), KEYS_MAX);
+        assert!(absences.awaited.get(&StateKey(0)).is_none());
     }
 }

@@ -14,9 +14,8 @@ use crate::{
     event::{Event, FieldPath, Scope, Seq},
     hold::Hold,
     ledger::Reason,
-    pipeline::{key::KeyWriter, threshold::Reached},
+    pipeline::{aged::Aged, key::KeyWriter, threshold::Reached},
     snapshot,
-    sorted::SortedMap,
 };
 
 /// An event in a batch, with its repeats.
@@ -86,30 +85,26 @@ pub(crate) struct DeferredCounts {
 /// The counts of one subscriber.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct DeferredByScope {
-    scopes: SortedMap<Scope, (DeferredCounts, Timestamp)>,
+    scopes: Aged<Scope, DeferredCounts>,
 }
 
 impl DeferredByScope {
     /// Adds `more` to the counts of `scope`.
     pub(crate) fn add(&mut self, scope: &Scope, more: DeferredCounts, now: Timestamp) {
-        if self.scopes.len() >= DEFERRED_SCOPES_MAX && !self.scopes.contains_key(scope) {
-            self.scopes.pop_least(|(_, raised_at)| *raised_at);
-        }
-        let (deferred, raised_at) = self.scopes.get_or_default(scope.clone());
+        let deferred = self.scopes.use_or_default(scope, now, DEFERRED_SCOPES_MAX);
         deferred.repeats = deferred.repeats.saturating_add(more.repeats);
         deferred.suppressed = deferred.suppressed.saturating_add(more.suppressed);
-        *raised_at = now;
     }
 
     /// Takes the counts for the next notification of `scope`.
     pub(crate) fn take(&mut self, scope: &Scope) -> DeferredCounts {
-        self.scopes.remove(scope).map(|(deferred, _)| deferred).unwrap_or_default()
+        self.scopes.remove(scope).unwrap_or_default()
     }
 
     /// The counts for the next notification of `scope`.
     #[cfg(test)]
     pub(crate) fn peek(&self, scope: &Scope) -> DeferredCounts {
-        self.scopes.get(scope).map(|(deferred, _)| *deferred).unwrap_or_default()
+        self.scopes.get(scope).copied().unwrap_or_default()
     }
 }
 

@@ -10,10 +10,10 @@ use std::{sync::Arc, time::Duration};
 use journal::time::{Timestamp, duration_millis};
 use serde::{Deserialize, Serialize};
 
+use super::aged::Aged;
 use crate::{
     event::{Event, FieldPath, FieldValue},
     notification::StateKey,
-    sorted::SortedMap,
 };
 
 /// Steps of the sliding time: a level counts to one part in 60.
@@ -105,7 +105,7 @@ pub(crate) struct NoNumber;
 /// The counters of one subscriber.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Thresholds {
-    counters: SortedMap<StateKey, Counter>,
+    counters: Aged<StateKey, Counter>,
 }
 
 /// The sum of one key.
@@ -115,7 +115,6 @@ struct Counter {
     steps: Vec<(u64, f64)>,
     /// When an event went on for each level, in the order of the levels.
     passed: Vec<Option<Timestamp>>,
-    last_at: Timestamp,
 }
 
 impl Thresholds {
@@ -132,10 +131,7 @@ impl Thresholds {
             Measure::Count => Some(1.0),
             Measure::Sum(field) => number(&field.value(event)),
         };
-        if self.counters.len() >= COUNTERS_MAX && !self.counters.contains_key(&key) {
-            self.counters.pop_least(|counter| counter.last_at);
-        }
-        let counter = self.counters.get_or_default(key);
+        let counter = self.counters.use_or_default(&key, now, COUNTERS_MAX);
         let total = counter.add(rule, amount.unwrap_or_default(), (now, day));
         (
             counter
@@ -164,7 +160,6 @@ impl Thresholds {
 impl Counter {
     fn add(&mut self, rule: &ThresholdRule, amount: f64, (now, day): (Timestamp, Timestamp)) -> f64 {
         let step = rule.within.step(now, day);
-        self.last_at = now;
         self.steps.retain(|(number, _)| rule.within.counts(*number, step));
         match self.steps.last_mut().filter(|(number, _)| *number == step) {
             Some((_, sum)) => *sum += amount,
@@ -284,7 +279,7 @@ mod tests {
             assert_eq!(reached, None);
         }
         assert_eq!(thresholds.counters.len(), COUNTERS_MAX);
-        assert!(!thresholds.counters.contains_key(&StateKey(0)));
+        assert!(thresholds.counters.get(&StateKey(0)).is_none());
         let (reached, _) =
             thresholds.add(&rule, StateKey(1), &event(""), (Timestamp::from_millis(9_000), Timestamp::ZERO));
         assert_eq!(reached, Some(Reached { total: 2.0, level: Some(2.0), by: "".into() }));
