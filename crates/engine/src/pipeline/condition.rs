@@ -54,8 +54,7 @@ pub const CONDITION_FUEL: u64 = 500;
 pub const CONDITION_STEPS: u64 = 20_000;
 
 pub use self::comparison::Comparison;
-use self::needed::Needed;
-pub(in crate::pipeline) use self::needed::NeededValues;
+pub(in crate::pipeline) use self::needed::{Needed, NeededValues};
 
 const GRAMMAR: Grammar = Grammar {
     variables: &FieldPath::ROOTS,

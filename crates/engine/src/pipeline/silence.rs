@@ -9,11 +9,11 @@ use journal::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    condition::{Condition, NeededValues},
+    condition::{Condition, Needed, NeededValues},
     rule::{Activity, Subscriber},
 };
 use crate::{
-    event::{Event, Pattern, SessionId},
+    event::{Event, FieldPath, FieldValue, Pattern, SessionId},
     hold::SilenceId,
     notification::SubscriberId,
     sorted::SortedMap,
@@ -177,6 +177,46 @@ pub struct Silences {
     /// When the first one ends.
     #[serde(skip)]
     ends_at: Option<Timestamp>,
+    /// Whether one in force is for a part of the sessions.
+    #[serde(skip)]
+    is_scoped: bool,
+    /// Those in force by the subscriber that they name; [`ALL_SUBSCRIBERS`] if they name none. So silences
+    /// of other subscribers cost an event nothing.
+    #[serde(skip)]
+    by_subscriber: SortedMap<Arc<str>, Places>,
+}
+
+/// The places of silences among those in force.
+#[derive(Debug, Default)]
+struct Places {
+    /// Of those whose condition needs the same field, by the text that it must have.
+    by_need: Vec<(FieldPath, SortedMap<String, Vec<usize>>)>,
+    /// Of all others.
+    others: Vec<usize>,
+}
+
+impl Places {
+    fn add(&mut self, place: usize, condition: Option<&Condition>) {
+        let Some(Needed { field, text }) = condition.and_then(Condition::needed) else {
+            return self.others.push(place);
+        };
+        let known = self.by_need.iter().position(|(own, _)| own == field);
+        let at = known.unwrap_or_else(|| {
+            self.by_need.push((field.clone(), SortedMap::new()));
+            self.by_need.len() - 1
+        });
+        let (_, by_text) = self.by_need.get_mut(at).expect("it is there");
+        by_text.get_or_default(text.clone()).push(place);
+    }
+
+    /// Those that an event does not rule out by a field.
+    fn possible(&self, event: &Event) -> impl Iterator<Item = usize> {
+        let needing = self.by_need.iter().filter_map(|(field, by_text)| match field.value(event) {
+            FieldValue::Text(text) => by_text.get(&*text),
+            FieldValue::Absent | FieldValue::Null | FieldValue::Json(_) => None,
+        });
+        self.others.iter().chain(needing.flatten()).copied()
+    }
 }
 
 /// A silence in force, with its condition.
@@ -205,7 +245,7 @@ impl From<State> for Silences {
     fn from(State { in_force, ended }: State) -> Self {
         let in_force = in_force.into_iter().map(|(id, kept)| (id, kept.into())).collect();
         let mut silences = Self { in_force, ended, ..Self::default() };
-        silences.note_end();
+        silences.note_changed();
         silences
     }
 }
@@ -217,7 +257,7 @@ impl Silences {
         self.ended.retain(|kept| kept.ended_at.is_none_or(|at| now.since(at) < KEPT));
         if let Some(InForce { kept, .. }) = self.in_force.get_mut(&silence.id) {
             kept.silence.until = silence.until;
-            self.note_end();
+            self.note_changed();
             return false;
         }
         if self.in_force.len() >= SILENCES_MAX || silence.until <= now {
@@ -227,7 +267,7 @@ impl Silences {
         let id = silence.id;
         let (began, ended) = (Began::default(), SortedMap::new());
         self.in_force.insert(id, Kept { silence, since: now, ended_at: None, began, ended }.into());
-        self.note_end();
+        self.note_changed();
         true
     }
 
@@ -235,7 +275,7 @@ impl Silences {
     pub fn end(&mut self, id: SilenceId, now: Timestamp) -> Option<&Kept> {
         let InForce { mut kept, .. } = self.in_force.remove(&id)?;
         kept.ended_at = Some(now);
-        self.note_end();
+        self.note_changed();
         self.ended.push_back(kept);
         self.ended.drain(..self.ended.len().saturating_sub(ENDED_MAX));
         self.ended.back()
@@ -252,8 +292,24 @@ impl Silences {
         self.ends_at
     }
 
-    fn note_end(&mut self) {
+    fn note_changed(&mut self) {
         self.ends_at = self.in_force().map(|kept| kept.silence.until).min();
+        let is_scoped = self.in_force().any(|kept| kept.silence.matchers.is_scoped());
+        self.is_scoped = is_scoped;
+        self.by_subscriber.clear();
+        for (place, InForce { kept, condition }) in self.in_force.values().enumerate() {
+            let name = kept.silence.matchers.subscriber.as_ref();
+            let name = name.map_or(ALL_SUBSCRIBERS, SubscriberId::as_str);
+            self.by_subscriber.get_or_default(name.into()).add(place, condition.as_ref());
+        }
+    }
+
+    /// The places of those in force that may suppress an event of a subscriber, in any order.
+    fn possible(&self, rule: &Subscriber, event: &Event) -> impl Iterator<Item = usize> {
+        let in_file = rule.territory.is_some().then(|| rule.id.in_file());
+        let names = [Some(rule.id.as_str()), in_file, Some(ALL_SUBSCRIBERS)];
+        let groups = names.into_iter().flatten().filter_map(|name| self.by_subscriber.get(name));
+        groups.flat_map(|places| places.possible(event))
     }
 
     /// Those in force, by id.
@@ -277,9 +333,14 @@ impl Silences {
         in_force.or_else(|| self.ended.iter().rev().find(|kept| kept.silence.id == id))
     }
 
+    /// Whether none is in force.
+    pub fn is_empty(&self) -> bool {
+        self.in_force.is_empty()
+    }
+
     /// Whether one in force is for a part of the sessions.
     pub fn is_scoped(&self) -> bool {
-        self.in_force().any(|kept| kept.silence.matchers.is_scoped())
+        self.is_scoped
     }
 
     /// Counts an event or a notification of a subscriber that ended by a silence.
@@ -318,7 +379,14 @@ impl Silences {
                     &mut values,
                 )
         };
-        self.in_force.values().find(|own| matches(own)).map(|own| own.kept.silence.id)
+        let at = |place| self.in_force.iter().nth(place).map(|(_, own)| own).expect("it is in force");
+        let mut first = None;
+        for place in self.possible(rule, event) {
+            if first.is_none_or(|first| place < first) && matches(at(place)) {
+                first = Some(place);
+            }
+        }
+        first.map(|place| at(place).kept.silence.id)
     }
 
     /// The first silence that suppresses whatever a subscriber makes; `is_wanted` selects by what it
@@ -373,4 +441,63 @@ pub(crate) fn is_of(id: &SubscriberId, rule: &Subscriber) -> bool {
 /// Patterns in a line.
 pub(super) fn patterns(types: &[Pattern]) -> String {
     types.iter().map(Pattern::as_str).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::{
+        event::Territory,
+        pipeline::tests::{event, rule},
+    };
+
+    const NAMES: [Option<&str>; 5] =
+        [None, Some(ALL_SUBSCRIBERS), Some("pager@shop"), Some("pager"), Some("other")];
+    /// Those that match the event, then those that do not.
+    const CONDITIONS: [Option<&str>; 7] = [
+        None,
+        Some("payload.zone == 'eu'"),
+        Some("payload.n > 1 and payload.name == 'A'"),
+        Some("payload.n > 1"),
+        Some("payload.zone == 'us'"),
+        Some("payload.name == 'eu'"),
+        Some("payload.n == '2'"),
+    ];
+    const MATCHING: usize = 4;
+
+    proptest! {
+        #[test]
+        fn found_silence_is_the_first_of_all(
+            begun in prop::collection::vec((0_u8..20, 0..NAMES.len(), 0..CONDITIONS.len()), 0..30),
+            ended in prop::collection::vec(0_u8..20, 0..8),
+            is_in_folder: bool,
+        ) {
+            let (mut silences, now) = (Silences::default(), Timestamp::ZERO);
+            let id = |number: u8| SilenceId::new(&format!("s{number:02}"));
+            for (number, name, condition) in begun {
+                let subscriber = NAMES[name].map(SubscriberId::new);
+                let condition = CONDITIONS[condition].map(Into::into);
+                let matchers = Matchers { subscriber, condition, ..Matchers::default() };
+                let (by, comment) = ("user".into(), "".into());
+                let until = now + SILENCE_DEFAULT;
+                silences.begin(&Silence { id: id(number), matchers, until, by, comment }, now);
+            }
+            for number in ended {
+                silences.end(id(number), now);
+            }
+            let territory = is_in_folder.then(|| Territory { folder: "/shop".into(), except: Vec::new() }.into());
+            let rule = Subscriber { id: SubscriberId::new("pager@shop"), territory, ..rule() };
+            let first = silences.in_force().find(|kept| {
+                let own = &kept.silence.matchers;
+                let is_true = |text: &&str| own.condition.as_deref() == Some(*text);
+                let holds = CONDITIONS[..MATCHING].iter().flatten().any(is_true);
+                own.reaches(&rule, false) && (own.condition.is_none() || holds)
+            });
+            let event = event(r#""zone":"eu","n":2,"name":"A""#);
+            let found = silences.find(&rule, &event, false, |_| true);
+            prop_assert_eq!(found, first.map(|kept| kept.silence.id));
+        }
+    }
 }

@@ -9,8 +9,8 @@ use crate::{
 /// A field of an event, and the text that it must have.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::pipeline) struct Needed {
-    field: FieldPath,
-    text: String,
+    pub(in crate::pipeline) field: FieldPath,
+    pub(in crate::pipeline) text: String,
 }
 
 impl Needed {
