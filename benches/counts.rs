@@ -26,6 +26,7 @@ use crate::{
         http::Connection,
         process::{Daemon, Home, hook_program, program},
     },
+    engine,
     fed::Fed,
     pipelines,
     support::{Size, machine},
@@ -46,6 +47,9 @@ const VALGRIND: &str = "valgrind";
 /// The work, and the session, of a queue that is full.
 const PENDING: &str = "pending";
 
+/// The work with so many subscribers that a look at each of them shows.
+const SUBSCRIBERS: &str = "subscribers";
+
 /// A counted kind of work: its name, the units of work of two runs, and the instructions of a run
 /// with so many units. A kind with no units counts the run itself.
 struct Kind {
@@ -54,7 +58,7 @@ struct Kind {
     count: fn(usize) -> u64,
 }
 
-const KINDS: [Kind; 10] = [
+const KINDS: [Kind; 11] = [
     // The longer run has three snapshots and five segments more.
     Kind {
         name: "an event in batches of 1,000, none matching",
@@ -75,6 +79,11 @@ const KINDS: [Kind; 10] = [
         name: "an event from matching to text, a template that loops",
         units: Some((2_000, 12_000)),
         count: |events| driven("looping", events),
+    },
+    Kind {
+        name: "an event from matching to text, 2,000 subscribers, of which 5 match",
+        units: Some((2_000, 12_000)),
+        count: |events| driven(SUBSCRIBERS, events),
     },
     // An event refills the queue after each exchange.
     Kind {
@@ -193,6 +202,7 @@ fn released(events: usize) -> u64 {
 fn drive_engine(name: &str, units: usize) {
     match name {
         PENDING => take_one_of_many(units),
+        SUBSCRIBERS => drop(engine::prepared(2_000).round(units)),
         "shipped" => drop(pipelines::shipped().round(units)),
         _ => drop(pipelines::looping().round(units)),
     }

@@ -43,7 +43,7 @@ pub(crate) fn run(size: Size, _: &[String]) {
 }
 
 /// An engine with `subscribers` rules in total, without the shipped ones.
-fn prepared(subscribers: usize) -> Run {
+pub(crate) fn prepared(subscribers: usize) -> Run {
     let subscribers = (0..subscribers).map(|index| {
         let types = if index < MATCHING { "bench.hot.*".to_owned() } else { format!("bench.cold{index}.*") };
         drive::subscriber(index, &types, "payload.order", LAYOUT)

@@ -37,7 +37,7 @@ use crate::{
     conversation::{Suspension, TAKEN_PER_TICK},
     event::{EventRef, Seq, SessionId},
     ledger::LedgerEntry,
-    pipeline::Pipeline,
+    pipeline::absence,
 };
 
 impl Engine {
@@ -121,13 +121,12 @@ impl Engine {
 
     /// Lets the clocks of absences stand while no input could come.
     fn stand_still(&mut self, before: Timestamp, now: Timestamp) {
-        let has_absence = |pipeline: &Pipeline| pipeline.rule().absence.is_some();
-        for index in (0_u32..).take(self.pipelines.len()) {
-            let pipeline = pipeline(&mut self.pipelines, index);
-            if has_absence(pipeline) {
-                pipeline.stand_still(before, now);
-                self.pipeline_deadlines.set(index, pipeline.poll_timeout());
-            }
+        if !self.pipeline_deadlines.first().is_some_and(|first| absence::is_unwatched(first, now)) {
+            return;
+        }
+        for index in self.pipeline_deadlines.keys() {
+            pipeline(&mut self.pipelines, index).stand_still(before, now);
+            self.note_pipeline(index);
         }
     }
 

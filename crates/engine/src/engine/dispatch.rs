@@ -208,9 +208,8 @@ pub const SUBSCRIBER_FAILED: &str = "subscriber.failed";
 impl Engine {
     /// Handles a pipeline's outputs, and sets its wake-up time.
     pub(super) fn drain_pipeline(&mut self, index: u32, now: Timestamp) {
-        let pipeline = self.pipeline_mut(index);
-        let (rule, timeout) = (Arc::clone(pipeline.rule()), pipeline.poll_timeout());
-        self.pipeline_deadlines.set(index, timeout);
+        let rule = Arc::clone(self.pipeline_mut(index).rule());
+        self.note_pipeline(index);
         while let Some(output) = self.pipeline_mut(index).poll_output() {
             match output {
                 PipelineOutput::Batched { seq } => {

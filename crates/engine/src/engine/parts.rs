@@ -26,7 +26,7 @@ use crate::{
     session::Succession,
     sink::{Deliveries, Questions},
     snapshot::Held,
-    sorted::SortedMap,
+    sorted::{SortedMap, SortedSet},
     throttle::{Lineage, Throttle},
     user::Users,
     watch::Watches,
@@ -43,6 +43,8 @@ pub struct Engine {
     pub(super) pipelines: Vec<Pipeline>,
     /// The time of each pipeline's next wake-up, by its index.
     pub(super) pipeline_deadlines: Deadlines<u32>,
+    /// The pipelines with an event that inhibits in a part of the sessions, by their indices.
+    pub(super) inhibiting_in_part: SortedSet<u32>,
     pub(super) sessions: Sessions,
     pub(super) folds: Folds,
     /// Those of the folds that were not handled yet.
@@ -76,6 +78,7 @@ impl Engine {
             resolvers: rules.resolvers(),
             pipelines,
             pipeline_deadlines: Deadlines::default(),
+            inhibiting_in_part: SortedSet::new(),
             sessions: Sessions::new(rules.conversation()),
             folds,
             effects: Effects::default(),
@@ -148,11 +151,24 @@ impl Engine {
         }
     }
 
-    /// Sets the wake-up time of each pipeline, after they were replaced.
-    pub(super) fn restore_pipeline_deadlines(&mut self) {
+    /// Notes the state of each pipeline, after they were replaced.
+    pub(super) fn note_pipelines(&mut self) {
         self.pipeline_deadlines = Deadlines::default();
-        for (index, pipeline) in (0_u32..).zip(&self.pipelines) {
-            self.pipeline_deadlines.set(index, pipeline.poll_timeout());
+        self.inhibiting_in_part.clear();
+        for index in (0_u32..).take(self.pipelines.len()) {
+            self.note_pipeline(index);
+        }
+    }
+
+    /// Notes a pipeline's wake-up time, and whether it inhibits in a part of the sessions. Call it after
+    /// each of its steps.
+    pub(super) fn note_pipeline(&mut self, index: u32) {
+        let pipeline = pipeline(&mut self.pipelines, index);
+        self.pipeline_deadlines.set(index, pipeline.poll_timeout());
+        if pipeline.inhibits_in_part() {
+            self.inhibiting_in_part.insert(index);
+        } else if !self.inhibiting_in_part.is_empty() {
+            self.inhibiting_in_part.remove(&index);
         }
     }
 

@@ -47,7 +47,7 @@ impl Engine {
         let has_other_mutes = rules.mutes != self.rules.mutes;
         let ended = ended_rules(&self.rules, &rules);
         self.rules = rules;
-        self.restore_pipeline_deadlines();
+        self.note_pipelines();
         for index in (0_u32..).take(self.pipelines.len()) {
             let resources = resources(&self.rules, &self.zone, &self.silences);
             pipeline(&mut self.pipelines, index).handle_timeout(resources, now);

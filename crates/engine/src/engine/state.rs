@@ -57,6 +57,7 @@ impl Engine {
             resolvers: _,
             pipelines,
             pipeline_deadlines: _,
+            inhibiting_in_part: _,
             sessions,
             folds,
             effects: _,
@@ -112,7 +113,7 @@ impl Engine {
         let own = Self::new(rules);
         let mut engine =
             Self { now, pipelines, sessions, folds, tally, zone, silences, recent, users, ..own };
-        engine.restore_pipeline_deadlines();
+        engine.note_pipelines();
         for (subscriber, memory) in memories {
             engine.end_waiting(&subscriber, memory);
         }

@@ -76,11 +76,6 @@ impl Finder<'_> {
         let chosen = if is_of_all { begun } else { in_force };
         if holds.is_empty() { None } else { self.decide(notification, chosen) }
     }
-
-    /// Whether something suppresses in a part of the sessions.
-    fn has_parts(self) -> bool {
-        self.resources.silences.is_scoped() || self.pipelines.iter().any(Pipeline::inhibits_in_part)
-    }
 }
 
 /// Whether a silence in force concerns a session; `None` for all sessions.
@@ -114,6 +109,11 @@ impl Engine {
         (Finder { rules, recent, resources, pipelines, now }, sessions)
     }
 
+    /// Whether something suppresses in a part of the sessions.
+    fn suppresses_in_part(&self) -> bool {
+        self.silences.is_scoped() || !self.inhibiting_in_part.is_empty()
+    }
+
     /// Whether what is in force suppresses every event of a notification in a session, also of one that
     /// was delivered before.
     pub(super) fn is_suppressed_in(&self, session: &SessionView<'_>, notification: &Notification) -> bool {
@@ -127,8 +127,8 @@ impl Engine {
 
     /// Suppresses what a subscriber has pending, because an event has begun to inhibit in `scope`.
     pub(super) fn inhibit_pending(&mut self, subscriber: &SubscriberId, scope: &Scope, now: Timestamp) {
+        let has_parts = self.suppresses_in_part();
         let (finder, sessions) = self.finder(now);
-        let has_parts = finder.has_parts();
         let mut decide = |notification: &Notification, session: Option<&SessionView<'_>>| {
             if notification.subscriber != *subscriber || session.is_some() && !has_parts {
                 return None;
@@ -159,9 +159,9 @@ impl Engine {
                 self.drain_pipeline(index, now);
             }
         }
+        let has_parts = self.suppresses_in_part();
         let (finder, sessions) = self.finder(now);
         let begun = Chosen { is_silence: &|own| *own == matchers, is_in: &|_| false };
-        let has_parts = finder.has_parts();
         let mut decide = |notification: &Notification, session: Option<&SessionView<'_>>| {
             if session.is_some() && !has_parts {
                 return None;
@@ -243,11 +243,11 @@ impl Engine {
     ) {
         // A session that opens takes what is retained, also while something suppresses it.
         let is_again = taken == Taken::Again || self.sessions.is_retained(&notification, session);
-        let now = self.now;
-        let (finder, sessions) = self.finder(now);
-        if !finder.has_parts() && !is_again {
+        if !self.suppresses_in_part() && !is_again {
             return;
         }
+        let now = self.now;
+        let (finder, sessions) = self.finder(now);
         let decide = |notification: &Notification, session: &SessionView<'_>| {
             let is_in = |own: &Scope| is_around(own, notification, Some(session));
             let is_silence = |own: &Matchers| (is_again || own.is_scoped()) && concerns(own, session);
