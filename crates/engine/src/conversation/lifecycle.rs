@@ -82,7 +82,7 @@ impl Sessions {
             (Met::Open, Update::Nothing) => None,
         };
         let Some(change) = change else { return (key, met) };
-        self.emit(SessionOutput::Changed(id.clone(), change));
+        self.emit(SessionOutput::Changed(id.clone(), change.into()));
         if met == Met::New || update == Update::Scopes {
             self.table.update_indices(key);
             self.claim(key, now);
@@ -157,7 +157,7 @@ impl Sessions {
         });
         let id = format!("sessions-evicted-{}", now.as_millis());
         let event = Event::own(EVICTED_EVENT, id, Severity::Warning, payload, now);
-        self.emit(SessionOutput::Publish(event));
+        self.emit(SessionOutput::Publish(event.into()));
     }
 }
 
@@ -245,7 +245,7 @@ impl Sessions {
         let evicted = injector.evicted().clone();
         self.report(injector.take_outputs(), injector.take_unanswered());
         let change = SessionChange::Closed { last_seen, keeps_pending: false };
-        self.emit(SessionOutput::Changed(id.clone(), change));
+        self.emit(SessionOutput::Changed(id.clone(), change.into()));
         predecessors.push(id.clone());
         self.table.succeed(predecessors, successor);
         self.note_evicted(successor, evicted);
@@ -379,7 +379,7 @@ impl Sessions {
             self.hand_over(&id, to, left.to_another());
         }
         let change = SessionChange::Closed { last_seen: session.last_seen, keeps_pending: false };
-        self.emit(SessionOutput::Changed(id.clone(), change));
+        self.emit(SessionOutput::Changed(id.clone(), change.into()));
         self.offer_all(&id, folder, for_others, now);
         id
     }
@@ -415,7 +415,7 @@ impl Sessions {
         self.notify_closed(id);
         let last_seen = self.table.get(key).last_seen;
         let change = SessionChange::Closed { last_seen, keeps_pending: true };
-        self.emit(SessionOutput::Changed(id.clone(), change));
+        self.emit(SessionOutput::Changed(id.clone(), change.into()));
         self.table.set_lifecycle(key, Lifecycle::Suspended);
         let session = self.table.get_mut(key);
         session.last_seen = now;

@@ -2,6 +2,8 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
+use hashbrown::HashMap;
+
 use super::{
     ended::EndedRules,
     fanout::Fanout,
@@ -32,6 +34,8 @@ pub struct Sessions {
     pub(super) standing: Standing,
     pub(super) settings: Settings,
     outputs: VecDeque<SessionOutput>,
+    /// Number of the outputs that are wakes, by session; no zeroes.
+    wakes: HashMap<SessionId, u32>,
 }
 
 /// The parts of a snapshot.
@@ -43,11 +47,11 @@ pub enum SessionOutput {
     /// Record an outcome.
     Record(LedgerEntry),
     /// Register that a session began, ended, or changed.
-    Changed(SessionId, SessionChange),
+    Changed(SessionId, Box<SessionChange>),
     /// Notify watchers of a session that its queue changed.
     Wake(Pending),
     /// Publish an event about the sessions.
-    Publish(Event),
+    Publish(Box<Event>),
     /// Let the state kept for a session follow it.
     Succession(Succession),
     /// Pass a notification to the user.
@@ -64,7 +68,8 @@ impl Sessions {
 
     /// Continues from the parts returned by [`Self::parts`].
     pub(crate) fn restored((table, fanout, unclaimed, standing): Parts, settings: Settings) -> Self {
-        let mut sessions = Self { table, fanout, unclaimed, standing, settings, outputs: VecDeque::new() };
+        let (outputs, wakes) = (VecDeque::new(), HashMap::new());
+        let mut sessions = Self { table, fanout, unclaimed, standing, settings, outputs, wakes };
         sessions.table.restore_deadlines(&sessions.settings.sessions);
         for key in sessions.table.keys() {
             let is_listening = sessions.table.get(key).injector.waits_for_event();
@@ -119,8 +124,10 @@ impl Sessions {
         loop {
             let output = self.outputs.pop_front()?;
             let SessionOutput::Wake(pending) = &output else { return Some(output) };
-            let is_later = |later: &SessionOutput| matches!(later, SessionOutput::Wake(other) if other.session == pending.session);
-            if !self.outputs.iter().any(is_later) {
+            let left = self.wakes.get_mut(&pending.session).expect("each wake is counted");
+            *left -= 1;
+            if *left == 0 {
+                self.wakes.remove(&pending.session);
                 return Some(output);
             }
         }
@@ -217,6 +224,9 @@ impl Sessions {
     }
 
     pub(super) fn emit(&mut self, output: SessionOutput) {
+        if let SessionOutput::Wake(pending) = &output {
+            *self.wakes.entry_ref(&pending.session).or_default() += 1;
+        }
         self.outputs.push_back(output);
     }
 

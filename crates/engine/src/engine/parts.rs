@@ -122,10 +122,10 @@ impl Engine {
                 }
                 SessionOutput::Changed(session, change) => {
                     self.region_changes += 1;
-                    self.outputs.push_back(Output::Session(session, change));
+                    self.outputs.push_back(Output::Session(session, *change));
                 }
                 SessionOutput::Wake(pending) => self.outputs.push_back(Output::Wake(pending)),
-                SessionOutput::Publish(event) => self.outputs.push_back(Output::Publish(event)),
+                SessionOutput::Publish(event) => self.outputs.push_back(Output::Publish(*event)),
                 SessionOutput::ForUser(notification, audience) => {
                     self.send_to_user(&notification, audience, self.now);
                 }

@@ -496,6 +496,9 @@ impl Injector {
     }
 
     fn end_outdated(&mut self, subscriber: &SubscriberId, later: &[State]) -> bool {
+        if later.is_empty() {
+            return false;
+        }
         let older = self.queue.take_superseded(subscriber, later);
         older.iter().for_each(|older| self.end(&older.notification, Reason::Superseded));
         !older.is_empty()
