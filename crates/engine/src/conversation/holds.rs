@@ -130,12 +130,17 @@ impl Sessions {
         self.suppress_for_user(&mut decide_covered);
         let Deciding { decided, done, .. } = deciding;
         if *scope == Scope::All {
-            // In any order: what is kept is sorted.
-            for (id, decided) in decided {
-                if let Some(Suppress::Hold(holds)) = decided.in_all {
-                    self.keep_holds(id, holds);
-                }
-            }
+            let mut held: Vec<(NotificationId, Vec<Hold>)> = decided
+                .into_iter()
+                .filter_map(|(id, decided)| match decided.in_all {
+                    Some(Suppress::Hold(holds)) => Some((id, holds)),
+                    Some(Suppress::End(_)) | None => None,
+                })
+                .collect();
+            // Those before the last ones would make room again.
+            held.sort_unstable_by_key(|(id, _)| *id);
+            let kept = held.split_off(held.len().saturating_sub(standing::KEPT_MAX));
+            kept.into_iter().for_each(|(id, holds)| self.keep_holds(id, holds));
         }
         done
     }
