@@ -18,15 +18,18 @@ pub struct ShortName<const N: usize> {
 impl<const N: usize> ShortName<N> {
     /// Copies `text`, cut and filled up if it is longer than `N` bytes.
     pub fn new(text: &str) -> Self {
+        let mut bytes = [0; N];
+        if let Some(to) = bytes.get_mut(..text.len()) {
+            to.copy_from_slice(text.as_bytes());
+            return Self { bytes, length: u8::try_from(text.len()).expect("a short name is short") };
+        }
         let ends = text.char_indices().map(|(at, char)| at + char.len_utf8());
         let end = ends.take_while(|end| *end <= N).last().unwrap_or(0);
-        let is_cut = end < text.len();
-        let mut bytes = [if is_cut { b'~' } else { 0 }; N];
+        bytes.fill(b'~');
         for (to, from) in bytes.iter_mut().zip(text.bytes().take(end)) {
             *to = from;
         }
-        let length = if is_cut { N } else { end };
-        Self { bytes, length: u8::try_from(length).expect("a short name is short") }
+        Self { bytes, length: u8::try_from(N).expect("a short name is short") }
     }
 
     /// The text.

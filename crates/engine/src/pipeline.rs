@@ -241,10 +241,12 @@ impl Pipeline {
         if let Err(reason) = self.limit_event(event, &scope, weight, now) {
             return self.end(seq, reason);
         }
+        let (threshold, suppressed) = (threshold.map(Box::new), suppressed.map(Box::new));
         let row = Row { seq, event: Arc::clone(event), repeats: 1, threshold, suppressed };
-        for batch in self.batch(row, scope, weight, resources, now) {
-            self.leave(batch, weight, resources);
+        if is_alone(&self.rule, weight) {
+            return self.leave(Batch::alone(scope, row, now), weight, resources);
         }
+        self.batch(row, &scope, weight, resources, now);
     }
 
     /// Closes every batch that is due, each as of its deadline, and notes the quiet hours that have
@@ -315,8 +317,9 @@ impl Pipeline {
     /// When to call `handle_timeout` at the latest; `None` while no batch is open and no quiet hours
     /// begin or end.
     pub fn poll_timeout(&self) -> Option<Timestamp> {
-        let others = [self.next_change, self.inhibitions.poll_timeout(), self.absences.poll_timeout()];
-        others.into_iter().chain([self.batcher.poll_timeout()]).flatten().min()
+        let Self { batcher, inhibitions, absences, next_change, .. } = self;
+        let of_stages = [batcher.poll_timeout(), inhibitions.poll_timeout(), absences.poll_timeout()];
+        Timestamp::earliest([*next_change, Timestamp::earliest(of_stages)])
     }
 
     /// The next output, oldest first.
@@ -438,41 +441,28 @@ impl Pipeline {
         }
     }
 
-    /// Adds the row to a batch, and returns the batches that this closes; critical events are not
-    /// batched.
-    fn batch(
-        &mut self,
-        row: Row,
-        scope: Scope,
-        weight: Weight,
-        resources: Resources<'_>,
-        now: Timestamp,
-    ) -> Vec<Batch> {
-        if is_alone(&self.rule, weight) {
-            return vec![Batch::alone(scope, row, now)];
-        }
+    /// Adds the row to a batch; the batches that this closes leave.
+    fn batch(&mut self, row: Row, scope: &Scope, weight: Weight, resources: Resources<'_>, now: Timestamp) {
         let rule = Arc::clone(&self.rule);
         let opens = self.holds(rule.open_when.as_ref(), FailedPart::OpenWhen, &row.event, now);
         let closes = self.holds(rule.close_when.as_ref(), FailedPart::CloseWhen, &row.event, now);
-        let group = row::group(&mut self.key, &rule.batching.group_by, &row.event, row.suppressed.as_ref());
-        let (seq, mut closed) = (row.seq, Vec::new());
-        if opens {
-            closed.extend(self.batcher.close_group(&scope, group, now));
-        }
-        let (full, over) = self.batcher.push(timing(&rule, resources.zone), &scope, group, row, now);
-        closed.extend(full);
-        if closes {
-            closed.extend(self.batcher.close_group(&scope, group, now));
-        }
+        let group = row::group(&mut self.key, &rule.batching.group_by, &row.event, row.suppressed.as_deref());
+        let seq = row.seq;
+        let before = if opens { self.batcher.close_group(scope, group, now) } else { None };
+        let (full, over) = self.batcher.push(timing(&rule, resources.zone), scope, group, row, now);
+        let with_it = if closes { self.batcher.close_group(scope, group, now) } else { None };
         for row in over {
             self.end(row.seq, Reason::BatchOverflow);
         }
-        let is_in_one = closed.iter().any(|batch| batch.rows.last().is_some_and(|row| row.seq == seq));
+        let closed = [before, full, with_it];
+        let has_it = |batch: &Batch| batch.rows.last().is_some_and(|row| row.seq == seq);
         // With `[absent]` it waited before.
-        if !is_in_one && rule.absence.is_none() {
+        if rule.absence.is_none() && !closed.iter().flatten().any(has_it) {
             self.outputs.push_back(PipelineOutput::Batched { seq });
         }
-        closed
+        for batch in closed.into_iter().flatten() {
+            self.leave(batch, weight, resources);
+        }
     }
 
     /// Whether a condition is there and true; a failure of it is reported, and is false.

@@ -120,7 +120,7 @@ impl Users {
                 changed.push(Arc::clone(user));
             }
             let own_next = own.settings.quiet.next_change(now, &offset);
-            next = [next, own_next].into_iter().flatten().min();
+            next = Timestamp::earliest([next, own_next]);
         }
         self.next_change = next;
         changed

@@ -41,6 +41,14 @@ impl Timestamp {
         self.0
     }
 
+    /// The earliest of these times, if there is one.
+    pub fn earliest<const N: usize>(times: [Option<Self>; N]) -> Option<Self> {
+        times.into_iter().fold(None, |first, time| match (first, time) {
+            (Some(first), Some(time)) => Some(first.min(time)),
+            (first, time) => first.or(time),
+        })
+    }
+
     /// The duration since `earlier`; zero if that is later.
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_millis(self.0.saturating_sub(earlier.0))

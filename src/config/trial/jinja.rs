@@ -225,7 +225,7 @@ fn first_difference(
         seq: Seq(seq),
         event: Arc::clone(event),
         repeats: if seq % 7 == 0 { 3 } else { 1 },
-        threshold: rule.threshold.as_ref().map(ThresholdRule::example),
+        threshold: rule.threshold.as_ref().map(ThresholdRule::example).map(Box::new),
         suppressed: None,
     };
     let rows: Vec<Row> = (1..).zip(&varied).map(row).collect();

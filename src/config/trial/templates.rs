@@ -489,7 +489,7 @@ pub(super) fn rows_of<'e>(rule: &Subscriber, events: impl IntoIterator<Item = &'
         seq: Seq(seq),
         event: Arc::clone(event),
         repeats: 1,
-        threshold: rule.threshold.as_ref().map(ThresholdRule::example),
+        threshold: rule.threshold.as_ref().map(ThresholdRule::example).map(Box::new),
         suppressed: None,
     };
     (1..).zip(events).map(row).collect()

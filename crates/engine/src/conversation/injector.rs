@@ -355,7 +355,7 @@ impl Injector {
 
     /// When [`Self::handle_timeout`] is due.
     pub fn poll_timeout(&self) -> Option<Timestamp> {
-        [self.queue.poll_timeout(), self.leases.poll_timeout()].into_iter().flatten().min()
+        Timestamp::earliest([self.queue.poll_timeout(), self.leases.poll_timeout()])
     }
 
     /// The ledger entries since the last call, in order, with their memory: otherwise a session

@@ -79,7 +79,7 @@ impl Sessions {
     /// When a condition or a retained state is over next.
     pub fn region_timeout(&self) -> Option<Timestamp> {
         let of = |retained: &Retained| retained.poll_timeout();
-        [self.standing.unresolved.poll_timeout(), of(&self.standing.retained)].into_iter().flatten().min()
+        Timestamp::earliest([self.standing.unresolved.poll_timeout(), of(&self.standing.retained)])
     }
 
     /// Ends the conditions and retained states that are over at `at`.

@@ -228,7 +228,7 @@ impl Engine {
                     self.recent.insert(notification, events.0);
                     if let Some(hold) = hold {
                         self.region_changes += 1;
-                        self.sessions.keep_holds(notification, vec![hold]);
+                        self.sessions.keep_holds(notification, vec![*hold]);
                     }
                 }
                 PipelineOutput::Resolved(resolution) => {

@@ -337,7 +337,7 @@ macro_rules! folds {
             /// The time at which one of them wants to be called.
             pub(super) fn poll_timeout(&self) -> Option<Timestamp> {
                 let mut first = None;
-                $(first = earlier(first, self.$name.poll_timeout());)+
+                $(first = Timestamp::earliest([first, self.$name.poll_timeout()]);)+
                 first
             }
 
@@ -407,11 +407,4 @@ folds! {
 /// The settings of a row.
 fn settings<S>(rules: &CompiledRules, select: fn(&CompiledRules) -> &S) -> &S {
     select(rules)
-}
-
-fn earlier(one: Option<Timestamp>, other: Option<Timestamp>) -> Option<Timestamp> {
-    match (one, other) {
-        (Some(one), Some(other)) => Some(one.min(other)),
-        (one, other) => one.or(other),
-    }
 }

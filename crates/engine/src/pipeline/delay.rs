@@ -18,7 +18,8 @@ const EVENT_DELAY_MAX: Duration = Duration::from_secs(7 * 24 * 3_600);
 
 /// The delays of the notification of a batch; a critical one has none.
 pub(super) fn delays(rule: &Subscriber, batch: &Batch, priority: Priority, zone: &Zone) -> Box<[Postponed]> {
-    if priority == Priority::Critical {
+    let has_none = || batch.rows.iter().any(|row| row.event.deliver_after.is_none());
+    if priority == Priority::Critical || rule.deliver_after.is_empty() && has_none() {
         return Box::default();
     }
     let of_rule: Vec<Wait> =

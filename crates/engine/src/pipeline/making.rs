@@ -18,7 +18,6 @@ use super::{
 use crate::{
     event::Seq,
     hex::hex,
-    hold::Hold,
     notification::{InjectionPoint, Notification, NotificationId, Priority, State, TemplateNotice},
 };
 
@@ -96,12 +95,12 @@ impl Pipeline {
     fn queue(
         &mut self,
         notification: Arc<Notification>,
-        rows: Vec<Row>,
+        mut rows: Vec<Row>,
         words: Vec<TemplateNotice>,
         resources: Resources<'_>,
     ) {
-        let is_in_force = |hold: &Hold| self.is_in_force(hold, resources);
-        let hold = rows.first().and_then(|row| row.suppressed.clone()).filter(is_in_force);
+        let hold = rows.first_mut().and_then(|row| row.suppressed.take());
+        let hold = hold.filter(|hold| self.is_in_force(hold, resources));
         let events = RowEvents(rows.into_iter().map(|row| row.event).collect());
         self.outputs.push_back(PipelineOutput::Events { notification: notification.id, events, hold });
         self.outputs.push_back(PipelineOutput::Notification(Arc::clone(&notification)));

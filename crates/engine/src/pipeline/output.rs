@@ -35,7 +35,7 @@ pub enum PipelineOutput {
         /// The events of its rows.
         events: RowEvents,
         /// What suppresses it.
-        hold: Option<Hold>,
+        hold: Option<Box<Hold>>,
     },
     /// What is pending is held, or no longer.
     Holds(HoldChange),

@@ -42,6 +42,9 @@ impl Pipeline {
 
     /// Takes the last event of each key that is missed, as of the time since which it is.
     pub(super) fn report_absences(&mut self, resources: Resources<'_>, now: Timestamp) {
+        if self.absences.poll_timeout().is_none_or(|next| next > now) {
+            return;
+        }
         let rule = Arc::clone(&self.rule);
         let Some(absence) = &rule.absence else { return };
         let mut forgotten = Vec::new();

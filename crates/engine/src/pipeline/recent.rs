@@ -1,7 +1,10 @@
 //! The events of recent notifications, by which a silence or an inhibition that begins finds what it
 //! suppresses of what is pending.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{
+    collections::VecDeque,
+    sync::{Arc, OnceLock},
+};
 
 use hashbrown::HashMap;
 use serde::{Deserialize, Serialize};
@@ -19,9 +22,10 @@ const NOTIFICATIONS_MAX: usize = 8_192;
 #[serde(from = "State")]
 pub struct RecentEvents {
     newest_last: VecDeque<Rows>,
-    /// The number of each notification; never iterated.
+    /// The number of each notification, since something asked for one; never iterated. Without a
+    /// silence and an inhibition nothing does.
     #[serde(skip)]
-    numbers: HashMap<NotificationId, u64>,
+    numbers: OnceLock<HashMap<NotificationId, u64>>,
     /// The number of the first one.
     #[serde(skip)]
     first: u64,
@@ -66,14 +70,18 @@ impl RecentEvents {
 
     fn push(&mut self, rows: Rows) {
         self.bytes += rows.bytes();
-        self.numbers.insert(rows.notification, self.first + self.newest_last.len() as u64);
+        if let Some(numbers) = self.numbers.get_mut() {
+            numbers.insert(rows.notification, self.first + self.newest_last.len() as u64);
+        }
         self.newest_last.push_back(rows);
         while (self.bytes > BYTES_MAX || self.newest_last.len() > NOTIFICATIONS_MAX)
             && let Some(oldest) = self.newest_last.pop_front()
         {
             self.bytes -= oldest.bytes();
-            if self.numbers.get(&oldest.notification) == Some(&self.first) {
-                self.numbers.remove(&oldest.notification);
+            if let Some(numbers) = self.numbers.get_mut()
+                && numbers.get(&oldest.notification) == Some(&self.first)
+            {
+                numbers.remove(&oldest.notification);
             }
             self.first += 1;
         }
@@ -81,7 +89,9 @@ impl RecentEvents {
 
     /// The events of a notification, if they are known.
     pub fn get(&self, notification: NotificationId) -> Option<&VecDeque<Arc<Event>>> {
-        let number = self.numbers.get(&notification)?;
+        let numbered =
+            || (self.first..).zip(&self.newest_last).map(|(number, rows)| (rows.notification, number));
+        let number = self.numbers.get_or_init(|| numbered().collect()).get(&notification)?;
         let at = usize::try_from(number.checked_sub(self.first)?).ok()?;
         self.newest_last.get(at).map(|rows| &rows.events)
     }

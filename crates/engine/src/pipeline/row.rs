@@ -31,10 +31,10 @@ pub struct Row {
     /// The level that the event reached; `None` if its subscriber has no threshold, or the event is
     /// critical and reached none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub threshold: Option<Reached>,
+    pub threshold: Option<Box<Reached>>,
     /// What suppresses it; only of a condition.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub suppressed: Option<Hold>,
+    pub suppressed: Option<Box<Hold>>,
 }
 
 /// The reason for which a suppressed occurrence ends.

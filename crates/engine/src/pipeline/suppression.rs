@@ -55,6 +55,9 @@ impl Pipeline {
         resources: Resources<'_>,
         now: Timestamp,
     ) -> Option<Hold> {
+        if resources.silences.is_empty() && self.inhibitions.is_empty() {
+            return None;
+        }
         let scope = event.scope();
         let chosen = Chosen { is_silence: &|own| !own.is_scoped(), is_in: &|own| own.covers(&scope) };
         self.suppressor_among(&chosen, (seq, event), is_alone(&self.rule, weight), resources, now)
@@ -120,7 +123,7 @@ impl Pipeline {
             return self.end_unseen(row.seq, &row.event, scope, row::reason(&hold));
         }
         let group = row::group(&mut self.key, &rule.batching.group_by, &row.event, Some(&hold));
-        let row = Row { suppressed: Some(hold), ..row };
+        let row = Row { suppressed: Some(hold.into()), ..row };
         let (full, over) = self.batcher.push(timing(&rule, resources.zone), &scope, group, row, now);
         for row in over {
             self.end(row.seq, Reason::BatchOverflow);

@@ -355,7 +355,7 @@ impl Queue {
     pub(super) fn poll_timeout(&self) -> Option<Timestamp> {
         let expiry = self.by_expiry.first().map(|(at, _)| at);
         let held_until = self.held_until.first().map(|(at, _)| *at);
-        [expiry, held_until].into_iter().flatten().min()
+        Timestamp::earliest([expiry, held_until])
     }
 
     /// Every lane of a priority that is in use.

@@ -359,7 +359,7 @@ struct Context {
     count: usize,
     repeats: u32,
     suppressed: u32,
-    threshold: Option<Reached>,
+    threshold: Option<Box<Reached>>,
     held_since: Option<Timestamp>,
     absent_for: Option<Duration>,
     subscriber: SubscriberId,
