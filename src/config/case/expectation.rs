@@ -127,6 +127,8 @@ pub enum Claim {
     Activation(Activation),
     /// What it does with a running turn.
     Interrupt(Interrupt),
+    /// Whether it asks for a response.
+    RequiresResponse(bool),
     /// The format of the release.
     Format(Format),
     /// The most tokens: of the content, or of the release with its frame.
@@ -175,6 +177,7 @@ impl Claim {
             Self::Severity(_) => "severity",
             Self::Activation(_) => "activation",
             Self::Interrupt(_) => "interrupt",
+            Self::RequiresResponse(_) => "requires_response",
             Self::Format(_) => "format",
             Self::MaxTokens(_) => "max_tokens",
             Self::Notices(_) => "notices",
@@ -235,6 +238,7 @@ pub(super) fn read(value: &Value<'_>) -> Parsed<Expectation> {
     claims.read("severity", values::severity, Claim::Severity);
     claims.read("activation", values::word, Claim::Activation);
     claims.read("interrupt", values::word, Claim::Interrupt);
+    claims.read("requires_response", values::flag, Claim::RequiresResponse);
     claims.read("format", values::word, Claim::Format);
     claims.read("max_tokens", |value| values::integer(value, 1..=COUNT_MAX), Claim::MaxTokens);
     claims.read("notices", |value| values::list(value, notice), Claim::Notices);

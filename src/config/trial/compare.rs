@@ -222,6 +222,10 @@ impl Subject<'_> {
             Claim::Interrupt(interrupt) => {
                 word(interrupt.as_str(), Some(&of_all(|one| one.interrupt.as_str())))
             }
+            Claim::RequiresResponse(expected) => {
+                let got = of_all(|one| if one.requires_response { "true" } else { "false" });
+                word(if *expected { "true" } else { "false" }, Some(&got))
+            }
             Claim::Format(expected) => word(expected.as_str(), self.format()),
             Claim::More(expected) if expected == self.more() => Vec::new(),
             Claim::More(expected) => different(&quoted(expected), &quoted(self.more())),
@@ -341,6 +345,7 @@ fn text_differences(text: &str, check: &Check) -> Vec<Difference> {
         | Claim::Severity(_)
         | Claim::Activation(_)
         | Claim::Interrupt(_)
+        | Claim::RequiresResponse(_)
         | Claim::Format(_)
         | Claim::MaxTokens(_)
         | Claim::Notices(_)

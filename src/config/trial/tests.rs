@@ -259,6 +259,11 @@ mod examples {
             (r#"severity = "error""#, r#"severity = "info""#, "`severity` is error, expected info"),
             (r#"activation = "passive""#, r#"activation = "active""#, "`activation` is passive"),
             (r#"interrupt = "inject_and_continue""#, r#"interrupt = "cancel_and_restart""#, "`interrupt` is"),
+            (
+                "requires_response = false",
+                "requires_response = true",
+                "`requires_response` is false, expected true",
+            ),
             ("max_tokens = 20", "max_tokens = 2", "expected at most 2"),
             ("notices = []", r#"notices = ["x"]"#, "`notices` is 0 items, expected 1 item"),
         ] {
