@@ -56,12 +56,7 @@ impl Finder<'_> {
 
     /// What becomes of a notification.
     fn decide(self, notification: &Notification, chosen: &Chosen<'_>) -> Option<Suppress> {
-        let Suppressors { holds, is_of_all } = self.suppressors(notification, chosen)?;
-        let first = holds.first().filter(|_| is_of_all)?;
-        Some(match notification.nature {
-            Nature::Occurrence => Suppress::End(row::reason(first)),
-            Nature::Condition => Suppress::Hold(holds),
-        })
+        effect(notification, self.suppressors(notification, chosen)?)
     }
 
     /// What becomes of a notification because something has `begun` to suppress: alone, or with the others
@@ -72,10 +67,24 @@ impl Finder<'_> {
         begun: &Chosen<'_>,
         in_force: &Chosen<'_>,
     ) -> Option<Suppress> {
-        let Suppressors { holds, is_of_all } = self.suppressors(notification, begun)?;
-        let chosen = if is_of_all { begun } else { in_force };
-        if holds.is_empty() { None } else { self.decide(notification, chosen) }
+        let by_it = self.suppressors(notification, begun)?;
+        if by_it.holds.is_empty() {
+            None
+        } else if by_it.is_of_all {
+            effect(notification, by_it)
+        } else {
+            self.decide(notification, in_force)
+        }
     }
+}
+
+/// What becomes of a notification by what suppresses its events.
+fn effect(notification: &Notification, Suppressors { holds, is_of_all }: Suppressors) -> Option<Suppress> {
+    let first = holds.first().filter(|_| is_of_all)?;
+    Some(match notification.nature {
+        Nature::Occurrence => Suppress::End(row::reason(first)),
+        Nature::Condition => Suppress::Hold(holds),
+    })
 }
 
 /// Whether a silence in force concerns a session; `None` for all sessions.
@@ -121,7 +130,7 @@ impl Engine {
         let resources = resources(rules, zone, silences);
         let finder = Finder { rules, recent, resources, pipelines, now: *now };
         let is_in = |own: &Scope| is_around(own, notification, Some(session));
-        let chosen = Chosen { is_silence: &|own| is_for(own, Some(session)), is_in: &is_in };
+        let chosen = Chosen { is_silence: Some(&|own| is_for(own, Some(session))), is_in: Some(&is_in) };
         finder.decide(notification, &chosen).is_some()
     }
 
@@ -135,12 +144,14 @@ impl Engine {
             }
             let is_begun = |own: &Scope| own == scope || own.covers(&notification.scope);
             let is_in = |own: &Scope| own == scope || is_around(own, notification, session);
-            let begun = Chosen { is_silence: &|_| false, is_in: &is_begun };
-            let in_force = Chosen { is_silence: &|own| is_for(own, session), is_in: &is_in };
+            let begun = Chosen { is_silence: None, is_in: Some(&is_begun) };
+            let in_force = Chosen { is_silence: Some(&|own| is_for(own, session)), is_in: Some(&is_in) };
             finder.decide_begun(notification, &begun, &in_force)
         };
-        let is_in =
-            |session: &SessionView<'_>| scope.concerns(session.id, session.harness.workspace.as_deref());
+        let is_in = |session: &SessionView<'_>| {
+            scope.concerns(session.id, session.harness.workspace.as_deref())
+                && session.injector.has_pending_of(|own| own == subscriber)
+        };
         let done = sessions.suppress(&mut decide, &is_in, scope);
         self.count_silenced(&done);
         self.drain_sessions();
@@ -161,18 +172,22 @@ impl Engine {
         }
         let has_parts = self.suppresses_in_part();
         let (finder, sessions) = self.finder(now);
-        let begun = Chosen { is_silence: &|own| *own == matchers, is_in: &|_| false };
+        let begun = Chosen { is_silence: Some(&|own| *own == matchers), is_in: None };
         let mut decide = |notification: &Notification, session: Option<&SessionView<'_>>| {
             if session.is_some() && !has_parts {
                 return None;
             }
             let is_silence = |own: &Matchers| *own == matchers || is_for(own, session);
             let is_in = |own: &Scope| is_around(own, notification, session);
-            let in_force = Chosen { is_silence: &is_silence, is_in: &is_in };
+            let in_force = Chosen { is_silence: Some(&is_silence), is_in: Some(&is_in) };
             finder.decide_begun(notification, &begun, &in_force)
         };
         let scope = if matchers.is_scoped() { Scope::Session(SessionId::new("")) } else { Scope::All };
-        let done = sessions.suppress(&mut decide, &|session| concerns(&matchers, session), &scope);
+        let is_its = |own: &SubscriberId| matchers.may_concern(own);
+        let concerns = |session: &SessionView<'_>| {
+            concerns(&matchers, session) && session.injector.has_pending_of(is_its)
+        };
+        let done = sessions.suppress(&mut decide, &concerns, &scope);
         self.count_silenced(&done);
         let began = Began { pending: done.count, rows: rows as u64 };
         self.silences.note_began(silence.id, began);
@@ -212,7 +227,7 @@ impl Engine {
             let (finder, sessions) = self.finder(now);
             let mut decide = |notification: &Notification, session: Option<&SessionView<'_>>| {
                 let is_in = |own: &Scope| own.covers(&notification.scope);
-                let chosen = Chosen { is_silence: &|own| !own.is_scoped(), is_in: &is_in };
+                let chosen = Chosen { is_silence: Some(&|own| !own.is_scoped()), is_in: Some(&is_in) };
                 let is_it = session.is_none() && released.contains(&notification.id);
                 is_it.then(|| finder.decide(notification, &chosen)).flatten()
             };
@@ -251,7 +266,7 @@ impl Engine {
         let decide = |notification: &Notification, session: &SessionView<'_>| {
             let is_in = |own: &Scope| is_around(own, notification, Some(session));
             let is_silence = |own: &Matchers| (is_again || own.is_scoped()) && concerns(own, session);
-            finder.decide(notification, &Chosen { is_silence: &is_silence, is_in: &is_in })
+            finder.decide(notification, &Chosen { is_silence: Some(&is_silence), is_in: Some(&is_in) })
         };
         let suppressed = sessions.suppress_one(notification, session, decide);
         if let Some((subscriber, Suppress::End(Reason::Silenced { by }))) = suppressed {
@@ -274,7 +289,7 @@ impl Engine {
         };
         let in_session = session.and_then(|session| {
             let is_silence = |own: &Matchers| own.is_scoped() && concerns(own, &session);
-            finder.decide(notification, &Chosen { is_silence: &is_silence, is_in: &|_| false })
+            finder.decide(notification, &Chosen { is_silence: Some(&is_silence), is_in: None })
         });
         match self.muted_for_user(notification).or(in_session) {
             // The queues of sessions record the end of what is also for the agent.

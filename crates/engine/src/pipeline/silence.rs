@@ -89,6 +89,13 @@ impl Matchers {
         self.session.is_some() || self.workspace.is_some()
     }
 
+    /// Whether it may suppress what a subscriber makes, by its id alone.
+    pub fn may_concern(&self, subscriber: &SubscriberId) -> bool {
+        self.subscriber.as_ref().is_none_or(|id| {
+            id == subscriber || [ALL_SUBSCRIBERS, subscriber.in_file()].contains(&id.as_str())
+        })
+    }
+
     /// Whether it suppresses what a subscriber makes, apart from the event: a core one only by its id, and
     /// nothing critical of it.
     fn reaches(&self, rule: &Subscriber, is_critical: bool) -> bool {

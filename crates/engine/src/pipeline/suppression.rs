@@ -59,7 +59,8 @@ impl Pipeline {
             return None;
         }
         let scope = event.scope();
-        let chosen = Chosen { is_silence: &|own| !own.is_scoped(), is_in: &|own| own.covers(&scope) };
+        let chosen =
+            Chosen { is_silence: Some(&|own| !own.is_scoped()), is_in: Some(&|own| own.covers(&scope)) };
         self.suppressor_among(&chosen, (seq, event), is_alone(&self.rule, weight), resources, now)
     }
 
@@ -73,11 +74,12 @@ impl Pipeline {
         now: Timestamp,
     ) -> Option<Hold> {
         let rule = &*self.rule;
-        let silence = resources.silences.find(rule, event, is_critical, |own| (chosen.is_silence)(own));
+        let silence =
+            chosen.is_silence.and_then(|is_it| resources.silences.find(rule, event, is_critical, is_it));
         silence.map(|by| Hold::Silenced { since: now, by }).or_else(|| {
             let weight = (rule.wake.trust_in(event), is_critical);
             let key = &mut KeyWriter::default();
-            let found = self.inhibitions.find(&rule.inhibit, key, seq, event, weight, chosen.is_in);
+            let found = self.inhibitions.find(&rule.inhibit, key, seq, event, weight, chosen.is_in?);
             found.map(|one| Hold::Inhibited { since: now, by: one.by })
         })
     }
@@ -170,7 +172,8 @@ impl Pipeline {
         now: Timestamp,
     ) -> Suppressors {
         let is_critical = notification.priority == Priority::Critical;
-        let by = resources.silences.find_whole(&self.rule, is_critical, |own| (chosen.is_silence)(own));
+        let silences = resources.silences;
+        let by = chosen.is_silence.and_then(|is_it| silences.find_whole(&self.rule, is_critical, is_it));
         let holds: Vec<Hold> = by.map(|by| Hold::Silenced { since: now, by }).into_iter().collect();
         Suppressors { is_of_all: !holds.is_empty(), holds }
     }
@@ -214,10 +217,10 @@ pub struct Suppressors {
     pub is_of_all: bool,
 }
 
-/// Which silences and which scopes count.
+/// Which silences and which scopes count; `None` for none of them.
 pub struct Chosen<'a> {
     /// Of silences.
-    pub is_silence: &'a dyn Fn(&Matchers) -> bool,
+    pub is_silence: Option<&'a dyn Fn(&Matchers) -> bool>,
     /// Of the events that inhibit.
-    pub is_in: &'a dyn Fn(&Scope) -> bool,
+    pub is_in: Option<&'a dyn Fn(&Scope) -> bool>,
 }

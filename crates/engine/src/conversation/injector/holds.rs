@@ -8,7 +8,7 @@ use crate::{
     exchange::{Exchange, Trigger},
     hold::{Hold, Wait, is_tool},
     ledger::Reason,
-    notification::{Activation, Notification, NotificationId, Priority},
+    notification::{Activation, Notification, NotificationId, Priority, SubscriberId},
 };
 
 /// The effect of a suppression on a pending notification of which it suppresses every row.
@@ -88,6 +88,11 @@ impl Injector {
     /// The pending notifications, in delivery order.
     pub fn pending_notifications(&self) -> impl Iterator<Item = &Notification> {
         self.queue.in_order().into_iter().map(|entry| &*entry.notification)
+    }
+
+    /// Whether a notification of a subscriber that `is_its` selects is pending.
+    pub fn has_pending_of(&self, is_its: impl Fn(&SubscriberId) -> bool) -> bool {
+        self.queue.subscribers().any(is_its)
     }
 
     /// A pending notification.

@@ -245,6 +245,11 @@ impl Queue {
         due
     }
 
+    /// The subscribers of its notifications; one in several lanes several times.
+    pub(super) fn subscribers(&self) -> impl Iterator<Item = &SubscriberId> {
+        self.counts.values().flat_map(SortedMap::keys)
+    }
+
     /// Whether `is_due` selects any lane in use.
     pub(super) fn has_due(&self, is_due: impl Fn(Lane) -> bool) -> bool {
         self.counts.keys().any(|lane| is_due(*lane))
