@@ -11,6 +11,7 @@ mod arrivals;
 mod budgets;
 mod carriers;
 mod conditions;
+mod fixed;
 mod offers;
 mod regions;
 mod replayed;
@@ -51,10 +52,7 @@ use crate::support::{generations, random::fixed_cases, restored::restored};
 use account::Account;
 use regions::region_text;
 use strum::VariantArray;
-use timeline::{
-    Asked, DELAYS, SCOPES, SESSIONS, SILENCES, Step, TOOLS, TYPES, What, event, exchange, timelines,
-    without_room,
-};
+use timeline::{Asked, DELAYS, SCOPES, SESSIONS, SILENCES, Step, TOOLS, TYPES, What, event, timelines};
 
 /// Not zero, so that no check passes because a value is zero.
 const BEGIN: Timestamp = Timestamp::from_millis(1_700_000_000_000);
@@ -544,27 +542,6 @@ fn lowered_limits_apply_as_soon_as_rules_change() {
     assert_eq!(outputs.matches("QueueOverflow").count(), 2, "{outputs}");
     // The other session gets them, and closes at the end.
     assert_eq!(outputs.matches("SessionGone").count(), 20, "{outputs}");
-}
-
-#[test]
-fn notifications_without_room_become_one() {
-    let mut steps = without_room();
-    steps.push(Step { after_ms: 61_000, what: exchange(21) });
-    let outputs = live(&steps).outputs.join("\n");
-    assert!(outputs.contains("Summarised"), "{outputs}");
-}
-
-#[test]
-fn shortened_quiet_window_closes_batch_at_next_event() {
-    let steps = [
-        Step { after_ms: 0, what: event(2, 1) },
-        Step { after_ms: 1_000, what: What::Rules { generation: 1 } },
-        Step { after_ms: 500, what: event(2, 1) },
-    ];
-    let made = live(&steps).outputs;
-    let made: Vec<&String> = made.iter().filter(|output| output.contains("Created")).collect();
-    let created = format!("{:?}", Timestamp::from_millis(BEGIN.as_millis() + 1_500));
-    assert!(made.iter().any(|made| made.contains("quiet") && made.contains(&created)), "{made:#?}");
 }
 
 #[test]

@@ -151,9 +151,18 @@ impl fmt::Debug for Timeline {
     }
 }
 
+/// An event by its numbers in the tables, without anything else.
+pub(super) fn report(event_type: usize, severity: usize, scope: usize) -> What {
+    emitted(event_type, (severity, scope), 0)
+}
+
 /// An event for all.
 pub(super) fn event(event_type: usize, n: u8) -> What {
-    let (severity, scope, tool, own_key, cause, delay) = (2, 0, 0, false, None, None);
+    emitted(event_type, (2, 0), n)
+}
+
+fn emitted(event_type: usize, (severity, scope): (usize, usize), n: u8) -> What {
+    let (tool, own_key, cause, delay) = (0, false, None, None);
     What::Emit { event_type, severity, scope, tool, n, own_key, cause, delay }
 }
 

@@ -252,7 +252,8 @@ impl Sessions {
     /// Adds every waiting notification in a session's scope to its queue.
     pub(super) fn claim(&mut self, key: SessionKey, now: Timestamp) {
         let session = self.table.get(key);
-        let (waiting, evicted) = self.unclaimed.claim(|scope| session.is_concerned_by(scope));
+        let (waiting, evicted) =
+            self.unclaimed.claim(|scope| session.is_concerned_by(scope), |id| session.injector.has_had(id));
         self.note_evicted(key, evicted);
         for waiting in waiting {
             self.take_over(key, Left::for_another(waiting.notification, waiting.earlier));
@@ -284,7 +285,8 @@ impl Sessions {
         if newer.state.is_none() {
             return;
         }
-        self.standing.unresolved.outdate(newer);
+        let Self { table, standing, .. } = self;
+        standing.unresolved.outdate(newer, &|older| table.has_all_of(older, &newer.scope));
         self.end_for_user(&Reason::Superseded, |own| newer.outdates(own));
         for older in self.unclaimed.take_outdated(&newer.scope, &newer.subscriber, newer.state.as_slice()) {
             self.end(older.id, Reason::Superseded);

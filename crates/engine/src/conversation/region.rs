@@ -73,7 +73,8 @@ impl Sessions {
 
     /// Keeps a notification for the regions of its sessions, in place of earlier ones about the same.
     pub fn note_for_regions(&mut self, notification: &Arc<Notification>) {
-        self.standing.unresolved.insert(notification);
+        let Self { table, standing, .. } = self;
+        standing.unresolved.insert(notification, &|older| table.has_all_of(older, &notification.scope));
     }
 
     /// When a condition or a retained state is over next.

@@ -257,6 +257,18 @@ impl Table {
         concerned
     }
 
+    /// Whether `newer` concerns all sessions that `older` does. Only its own scope concerns a subagent.
+    pub(super) fn has_all_of(&self, older: &Scope, newer: &Scope) -> bool {
+        let addressed = match older {
+            Scope::Session(id) => self.key(id),
+            Scope::Workspace(_) | Scope::All | Scope::Part(_) => None,
+        };
+        match addressed {
+            Some(key) => self.get(key).is_concerned_by(newer),
+            None => newer.covers(older),
+        }
+    }
+
     /// The same for open sessions that are not subagents, by checking each; verifies the index.
     fn roots_of(&self, scope: &Scope) -> Vec<SessionKey> {
         let roots = self.open().filter(|session| !session.is_subagent());

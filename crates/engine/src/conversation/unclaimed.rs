@@ -178,14 +178,21 @@ impl Unclaimed {
     }
 
     /// Removes the notifications in the scopes that `concerns` selects, in order of arrival, with
-    /// the eviction counts of those scopes. One that is resolved for that session waits on.
-    pub(super) fn claim(&mut self, concerns: impl Fn(&Scope) -> bool) -> (Vec<Waiting>, Evicted) {
+    /// the eviction counts of those scopes. One that is resolved for that session, or that it had before,
+    /// waits on.
+    pub(super) fn claim(
+        &mut self,
+        concerns: impl Fn(&Scope) -> bool,
+        has_had: impl Fn(&NotificationId) -> bool,
+    ) -> (Vec<Waiting>, Evicted) {
         let (mut keys, mut evicted) = (Vec::new(), Evicted::new());
         for (scope, of_scope) in self.by_scope.iter().filter(|(scope, _)| concerns(scope)) {
-            let holds_there = |key: &&Key| {
-                self.waiting.get(*key).is_some_and(|waiting| !waiting.resolved_in.concerns(&concerns))
+            let is_wanted = |key: &&Key| {
+                self.waiting.get(*key).is_some_and(|waiting| {
+                    !waiting.resolved_in.concerns(&concerns) && !has_had(&waiting.notification.id)
+                })
             };
-            keys.extend(of_scope.iter().filter(holds_there).copied());
+            keys.extend(of_scope.iter().filter(is_wanted).copied());
             for (subscriber, count) in self.evicted.remove(scope).unwrap_or_default() {
                 *evicted.get_or_default(subscriber) += count;
             }
@@ -350,7 +357,7 @@ mod tests {
             keep(&mut unclaimed, notification("late", Scope::All, Priority::Low)),
             Some("late".into())
         );
-        let (claimed, counts) = unclaimed.claim(|scope| *scope == Scope::All);
+        let (claimed, counts) = unclaimed.claim(|scope| *scope == Scope::All, |_| false);
         assert_eq!((claimed.len(), claimed[0].notification.id.as_str()), (SCOPE_MAX, "first"));
         assert_eq!(counts, [(SubscriberId::new("s"), 3)].into());
         assert_eq!((unclaimed.len(), unclaimed.evicted.len()), (1, 0));

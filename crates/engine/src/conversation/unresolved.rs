@@ -21,6 +21,7 @@ use super::{
     session::SessionKey,
 };
 use crate::{
+    event::Scope,
     notification::{Notification, NotificationId, Priority, RegionUse, Resolution, State, StateKey, Unseen},
     snapshot,
 };
@@ -72,10 +73,10 @@ pub(crate) struct Unresolved {
 }
 
 impl Unresolved {
-    /// Takes the conditions of a notification that was made, in place of earlier reports of them in
-    /// its scope.
-    pub(super) fn insert(&mut self, notification: &Arc<Notification>) {
-        self.replace_by(notification);
+    /// Takes the conditions of a notification that was made, in place of earlier reports of them for
+    /// sessions that get it too: `is_for` tells that of the scope of a report.
+    pub(super) fn insert(&mut self, notification: &Arc<Notification>, is_for: &dyn Fn(&Scope) -> bool) {
+        self.replace_by(notification, is_for);
         if notification.unresolved.is_empty() || notification.region == RegionUse::Never {
             return;
         }
@@ -92,11 +93,11 @@ impl Unresolved {
     }
 
     /// Removes what `newer` reports again.
-    fn replace_by(&mut self, newer: &Notification) {
+    fn replace_by(&mut self, newer: &Notification, is_for: &dyn Fn(&Scope) -> bool) {
         for rank in self.with_keys(newer.keys()) {
             let Some(older) = self.holding.get(&rank) else { continue };
             let own = &older.notification;
-            if own.subscriber != newer.subscriber || !newer.scope.covers(&own.scope) {
+            if own.subscriber != newer.subscriber || !is_for(&own.scope) {
                 continue;
             }
             let is_again = |state: &State| newer.unresolved.iter().any(|later| later.replaces(state));
@@ -108,11 +109,11 @@ impl Unresolved {
         }
     }
 
-    /// Removes what is out of date, because nobody gets what is newer.
-    pub(super) fn outdate(&mut self, newer: &Unseen) {
+    /// Removes what is out of date, because nobody gets what is newer; `is_for` as for [`Self::insert`].
+    pub(super) fn outdate(&mut self, newer: &Unseen, is_for: &dyn Fn(&Scope) -> bool) {
         for rank in self.with_keys(newer.state.iter().map(|state| state.key)) {
             let own = self.holding.get(&rank).map(|holding| &holding.notification);
-            if own.is_some_and(|own| newer.scope.covers(&own.scope) && newer.outdates(own)) {
+            if own.is_some_and(|own| is_for(&own.scope) && newer.outdates(own)) {
                 self.remove(rank);
             }
         }
@@ -289,7 +290,7 @@ mod tests {
         for (seq, keys, priority) in
             [(1, &[1, 2][..], Priority::Normal), (2, &[3], Priority::High), (3, &[4], Priority::Normal)]
         {
-            unresolved.insert(&made(seq, keys, priority));
+            unresolved.insert(&made(seq, keys, priority), &|_| true);
         }
         assert_eq!(ids(&unresolved), ["n2", "n3", "n1"]);
         unresolved.resolve(&resolution(4, 1, Scope::All));
@@ -297,7 +298,7 @@ mod tests {
         assert_eq!((last.notification.unresolved.len(), last.made_of), (1, 2));
         unresolved.resolve(&resolution(5, 2, Scope::All));
         assert_eq!(ids(&unresolved), ["n2", "n3"]);
-        unresolved.insert(&made(6, &[4], Priority::Low));
+        unresolved.insert(&made(6, &[4], Priority::Low), &|_| true);
         assert_eq!(ids(&unresolved), ["n2", "n6"], "a newer report takes the place of the earlier one");
         unresolved.dismiss(&NotificationId::new("n2"), None);
         unresolved.dismiss(&NotificationId::new("n6"), Some(SessionKey(1)));
@@ -309,7 +310,7 @@ mod tests {
     #[test]
     fn resolution_in_one_session_leaves_others() {
         let mut unresolved = Unresolved::default();
-        unresolved.insert(&made(1, &[1], Priority::Normal));
+        unresolved.insert(&made(1, &[1], Priority::Normal), &|_| true);
         let own = Scope::Session(SessionId::new("s1"));
         unresolved.resolve(&resolution(2, 1, own.clone()));
         let is_resolved = |unresolved: &Unresolved, own: &Scope| {
@@ -329,9 +330,9 @@ mod tests {
     #[test]
     fn a_full_table_evicts_the_least_urgent() {
         let mut unresolved = Unresolved::default();
-        unresolved.insert(&made(1, &[1], Priority::High));
+        unresolved.insert(&made(1, &[1], Priority::High), &|_| true);
         for seq in 2..=UNRESOLVED_MAX as u64 + 3 {
-            unresolved.insert(&made(seq, &[seq], Priority::Normal));
+            unresolved.insert(&made(seq, &[seq], Priority::Normal), &|_| true);
         }
         assert_eq!((unresolved.holding.len(), unresolved.evicted()), (UNRESOLVED_MAX, 3));
         assert_eq!(ids(&unresolved).first(), Some(&"n1"));
@@ -344,8 +345,10 @@ mod tests {
     fn a_condition_expires_at_its_time() {
         let mut unresolved = Unresolved::default();
         let expires_at = Some(Timestamp::from_millis(9));
-        unresolved
-            .insert(&Arc::new(Notification { expires_at, ..(*made(1, &[1], Priority::Normal)).clone() }));
+        unresolved.insert(
+            &Arc::new(Notification { expires_at, ..(*made(1, &[1], Priority::Normal)).clone() }),
+            &|_| true,
+        );
         assert_eq!(unresolved.poll_timeout(), expires_at);
         unresolved.expire(Timestamp::from_millis(8));
         assert_eq!(ids(&unresolved), ["n1"]);

@@ -104,6 +104,11 @@ impl Injector {
         }
     }
 
+    /// Whether this session has or recently had a notification.
+    pub fn has_had(&self, id: &NotificationId) -> bool {
+        self.queue.contains(id) || self.recent.contains(*id) || self.leases.contains(id)
+    }
+
     /// Accepts a notification, unless this session has or recently had it; `add` queues it. Returns
     /// whether it is new here.
     pub(super) fn accept(
@@ -112,7 +117,7 @@ impl Injector {
         add: impl FnOnce(&mut Queue, Arc<Notification>),
     ) -> bool {
         let id = notification.id;
-        if self.queue.contains(&id) || self.recent.contains(id) || self.leases.contains(&id) {
+        if self.has_had(&id) {
             return false;
         }
         let session = self.session.clone();
