@@ -4,11 +4,12 @@ use std::path::PathBuf;
 
 use engine::request::hint;
 
-use super::{CliError, Context};
+use super::{CliError, Context, terminal::one_line};
 use crate::{
     config::{
         compile::{Compiled, compile},
         layers::Sources,
+        lints::matched::Matched,
         listing::{self, Listed},
         load::{layers_of, read_layers_over},
     },
@@ -57,6 +58,16 @@ impl Configuration {
     pub(super) fn note(&self) -> String {
         note_of_errors(&self.compiled)
     }
+}
+
+/// Lines about what a silence or a mute names and nothing has; none if the files cannot be read.
+pub(super) fn doubts(matched: Matched<'_>, context: &Context<'_>) -> String {
+    if matched.types.is_empty() && matched.condition.is_none() {
+        return String::new();
+    }
+    let doubts = Configuration::read(context).map(|own| matched.doubts(&own.compiled)).unwrap_or_default();
+    let lines = doubts.into_iter().map(|doubt| format!("warning: {}", one_line(&doubt)));
+    lines.map(|line| format!("  {}\n", context.terminal.wrap(&line, 2, 4))).collect()
 }
 
 /// A line about errors in the files of `compiled`; empty if there are none.

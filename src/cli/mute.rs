@@ -5,14 +5,18 @@ use serde_json::{Value, json};
 
 use super::{
     CliError, Context, absolute_folder,
+    configuration::doubts,
     context::object,
     ids, parse, sessions,
     terminal::{Terminal, one_line},
 };
-use crate::api::wire::{
-    settings::{OWN_USER, SettingsView, mute_of},
-    silences::{SilenceList, SilenceView},
-    views::SessionList,
+use crate::{
+    api::wire::{
+        settings::{OWN_USER, SettingsView, mute_of},
+        silences::{SilenceList, SilenceView},
+        views::SessionList,
+    },
+    config::lints::matched::Matched,
 };
 use engine::notification::SubscriberId;
 
@@ -153,7 +157,10 @@ pub(super) fn mute(args: &MuteArgs, context: &mut Context<'_>) -> Result<(), Cli
     let already = already(view.settings.mute.len() == before.settings.mute.len());
     let head =
         format!("{already}muted {}; undo it: aside unmute {number}{}", one_line(&made), with_user(&user));
-    context.print(&format!("{}\n", context.terminal.wrap(&head, 0, 2)))
+    context.print(&format!("{}\n", context.terminal.wrap(&head, 0, 2)))?;
+    let MuteArgs { subscriber, types, condition, .. } = args;
+    let matched = Matched { subscriber: subscriber.as_deref(), types, condition: condition.as_deref() };
+    context.print(&doubts(matched, context))
 }
 
 /// The word before what was done, if it was so before.

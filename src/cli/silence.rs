@@ -5,15 +5,18 @@ use serde_json::{Value, json};
 
 use super::{
     CliError, Context, absolute_folder,
-    configuration::Configuration,
+    configuration::{Configuration, doubts},
     context::{object, with_query},
     ids, parse,
     table::{Cell, Table},
     terminal::{Tone, one_line},
 };
-use crate::api::wire::{
-    history::{NotificationPage, NotificationView},
-    silences::{SilenceList, SilenceView},
+use crate::{
+    api::wire::{
+        history::{NotificationPage, NotificationView},
+        silences::{SilenceList, SilenceView},
+    },
+    config::lints::matched::Matched,
 };
 
 const PATH: &str = "/v1/silences";
@@ -149,7 +152,10 @@ fn add(args: &Add, context: &mut Context<'_>) -> Result<(), CliError> {
     if args.json {
         return context.print_json(doing, &answer);
     }
-    print_made(&parse(doing, &answer)?, context)
+    print_made(&parse(doing, &answer)?, context)?;
+    let Add { subscriber, types, condition, .. } = args;
+    let matched = Matched { subscriber: subscriber.as_deref(), types, condition: condition.as_deref() };
+    context.print(&doubts(matched, context))
 }
 
 /// Most delivered notifications that are looked through.

@@ -10,6 +10,7 @@ mod event_field;
 mod lint;
 mod literal_count;
 mod lost_key;
+pub mod matched;
 mod missing_somewhere;
 mod narrower_core;
 mod never_passes;

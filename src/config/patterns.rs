@@ -73,12 +73,25 @@ pub(crate) fn in_names(table: &Value<'_>, known_types: &[&str]) -> Vec<Diagnosti
 /// The finding about a pattern that matches no known type.
 fn unknown(item: &Value<'_>, place: Place, pattern: &Pattern, known_types: &[&str]) -> Option<Diagnostic> {
     is_unknown(pattern, known_types).then(|| {
-        let message = format!("`{pattern}` matches no type of the catalogue");
+        let message = message(pattern);
         let note = "to use your own type, define it in the `events.toml` next to your `aside.toml`";
         Diagnostic { place, ..item.error(message) }
             .with_nearest(nearest_type(pattern, known_types))
             .with_note(note)
             .into_lint(LintName::UnknownType)
+    })
+}
+
+fn message(pattern: &Pattern) -> String {
+    format!("`{pattern}` matches no type of the catalogue")
+}
+
+/// The same as a sentence, for a pattern that is in no file.
+pub(crate) fn doubt(pattern: &Pattern, known_types: &[&str]) -> Option<String> {
+    is_unknown(pattern, known_types).then(|| {
+        let meant = nearest_type(pattern, known_types);
+        let meant = meant.map(|meant| format!("; did you mean `{meant}`?")).unwrap_or_default();
+        message(pattern) + &meant
     })
 }
 

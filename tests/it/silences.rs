@@ -159,6 +159,32 @@ fn a_wrong_silence_is_refused_by_field() {
 }
 
 #[test]
+fn matchers_that_match_nothing_are_doubted() {
+    let home = Home::with(&[("subscribers/pager.toml", PAGER)]);
+    let _daemon = home.serve();
+    let field = "warning: no example of these events has a field `brnch` in its payload; did you mean \
+                 `payload.branch`?\n";
+    let constant = "warning: `where` uses no field of the event, so it matches all events or none\n";
+    let pattern = "warning: `ci.chek.*` matches no type of the catalogue; did you mean `ci.check.ended`?\n";
+    for (args, warning) in [
+        (&["--subscriber", "ci_check", "--where", "payload.brnch == 'main'"][..], field),
+        (&["--type", "ci.check.**", "--where", "payload.brnch == 'main'"], field),
+        (&["--subscriber", "ci_check", "--where", "1 == 1"], constant),
+        (&["--type", "ci.chek.*"], pattern),
+        (&["--subscriber", "ci_check", "--where", "payload.branch == 'main'"], ""),
+        (&["--subscriber", "pager", "--where", "payload.zoone == 'eu'"], ""),
+        (&["--where", "payload.zoone == 'eu'"], ""),
+        (&["--type", "pager.**"], ""),
+    ] {
+        let made = home.print(&[&["silence", "add"], args].concat());
+        let (_, found) = made.split_once("critical ones pass\n").expect("it is made");
+        assert_eq!(found.trim_start(), warning, "{args:?}");
+        let muted = home.print(&[&["mute"], args].concat());
+        assert!(muted.ends_with(found), "{args:?}: {muted}");
+    }
+}
+
+#[test]
 fn an_id_in_force_is_not_reused() {
     let home = Home::with(&[("subscribers/pager.toml", PAGER)]);
     let _daemon = home.serve();

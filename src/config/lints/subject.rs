@@ -144,25 +144,35 @@ impl<'a> Subject<'a> {
         &self,
         patterns: impl IntoIterator<Item = &'p Pattern>,
     ) -> Option<SortedSet<&'a str>> {
-        let mut fields = SortedSet::new();
-        for pattern in patterns {
-            let examples = self.entries(std::slice::from_ref(pattern));
-            let examples = examples.filter(|entry| entry.example.as_str() != "{}");
-            let mut is_known = false;
-            for entry in examples {
-                is_known = true;
-                let named = entry.example.value().as_object().into_iter().flatten();
-                fields.extend(named.map(|(name, _)| name.as_str()));
-                fields.extend(entry.aliases.keys().map(String::as_str));
-            }
-            for event in self.test_events().filter(|event| pattern.matches(&event.event_type)) {
-                is_known = true;
-                fields.extend(event.payload.as_object().into_iter().flatten().map(|(name, _)| name.as_str()));
-            }
-            if !is_known {
-                return None;
-            }
-        }
-        Some(fields)
+        payload_fields(self.catalogue, &self.test_events().collect::<Vec<_>>(), patterns)
     }
+}
+
+/// The payload fields of the examples of the catalogue and of the events of tests whose types `patterns`
+/// select; `None` if a pattern has neither.
+pub(super) fn payload_fields<'a, 'p>(
+    catalogue: &[&'a CatalogueEntry],
+    tests: &[&'a TestEvent],
+    patterns: impl IntoIterator<Item = &'p Pattern>,
+) -> Option<SortedSet<&'a str>> {
+    let mut fields = SortedSet::new();
+    for pattern in patterns {
+        let has_example =
+            |entry: &&&CatalogueEntry| pattern.matches(&entry.event_type) && entry.example.as_str() != "{}";
+        let mut is_known = false;
+        for entry in catalogue.iter().filter(has_example) {
+            is_known = true;
+            let named = entry.example.value().as_object().into_iter().flatten();
+            fields.extend(named.map(|(name, _)| name.as_str()));
+            fields.extend(entry.aliases.keys().map(String::as_str));
+        }
+        for event in tests.iter().filter(|event| pattern.matches(&event.event_type)) {
+            is_known = true;
+            fields.extend(event.payload.as_object().into_iter().flatten().map(|(name, _)| name.as_str()));
+        }
+        if !is_known {
+            return None;
+        }
+    }
+    Some(fields)
 }

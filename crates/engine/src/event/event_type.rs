@@ -114,6 +114,27 @@ impl Pattern {
     }
 }
 
+impl Pattern {
+    /// Whether some type is selected by both.
+    pub fn meets(&self, other: &Self) -> bool {
+        let (mut own, mut others) = (self.segments(), other.segments());
+        loop {
+            match (own.next(), others.next()) {
+                (None, None)
+                | (Some(PatternSegment::Rest), Some(_))
+                | (Some(_), Some(PatternSegment::Rest)) => {
+                    return true;
+                }
+                (Some(PatternSegment::Exact(own)), Some(PatternSegment::Exact(other))) if own != other => {
+                    return false;
+                }
+                (Some(_), Some(_)) => {}
+                (None, Some(_)) | (Some(_), None) => return false,
+            }
+        }
+    }
+}
+
 impl fmt::Display for Pattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
@@ -262,6 +283,25 @@ mod tests {
             let pattern: Pattern = pattern.parse().expect("valid pattern");
             let event_type: EventType = event_type.parse().expect("valid type");
             assert_eq!(pattern.matches(&event_type), expected, "{pattern} against {event_type}");
+        }
+    }
+
+    #[test]
+    fn patterns_meet_if_both_select_a_type() {
+        for (one, other, expected) in [
+            ("tool.call.failure", "tool.call.failure", true),
+            ("tool.*.failure", "tool.call.*", true),
+            ("tool.*", "tool.call.failure", false),
+            ("tool.**", "tool.call.failure", true),
+            ("tool.**", "*.call.*", true),
+            ("tool.call.**", "tool.call", false),
+            ("tool.**", "ci.**", false),
+            ("**", "ci.check", true),
+            ("*.call", "tool.failure", false),
+        ] {
+            let pattern = |text: &str| text.parse::<Pattern>().expect("valid pattern");
+            let (own, others) = (pattern(one), pattern(other));
+            assert_eq!((own.meets(&others), others.meets(&own)), (expected, expected), "{one} and {other}");
         }
     }
 
