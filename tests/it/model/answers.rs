@@ -23,6 +23,10 @@ impl Account {
     /// is not delivered yet ends with an entry of its own.
     pub(super) fn answer(&mut self, id: &NotificationId, session: &SessionId, action: Action) {
         let is_repeated = self.repeated.contains(&(session.clone(), *id));
+        // A copy of a session has in its context what that one was delivered.
+        if self.delivered.get(session).is_some_and(|delivered| delivered.contains(id)) {
+            self.places.entry(session.clone()).or_default().entry(*id).or_insert(Place::Over);
+        }
         let place = self.place(session, id);
         match (action, &*place) {
             (Action::Snooze, Place::Over) => {

@@ -4,7 +4,7 @@ use journal::time::Timestamp;
 
 use super::{
     BEGIN, live,
-    timeline::{Step, What, event, exchange, report, without_room},
+    timeline::{Asked, Step, What, event, exchange, report, without_room},
 };
 
 #[test]
@@ -51,6 +51,25 @@ fn offered_notification_waits_if_next_session_had_it() {
         (1_215, What::Rules { generation: 1 }),
         // The other session was silent for too long, and left what inhibition had ended in this one.
         (6_195, What::Open { session: 3 }),
+    ];
+    live(&steps.map(|(after_ms, what)| Step { after_ms, what }));
+}
+
+#[test]
+fn answer_concerns_a_copy_of_the_session() {
+    let asked = |session, point, context| {
+        let What::Exchange(asked) = exchange(1) else { unreachable!("it is one") };
+        What::Exchange(Asked { session, point, context, ..asked })
+    };
+    let steps = [
+        (0, What::Rules { generation: 1 }),
+        (0, report(0, 0, 5)),
+        (1, report(0, 0, 0)),
+        (1_499, report(1, 0, 1)),
+        (0, asked(0, 1, None)),
+        (6_000, report(6, 0, 0)),
+        (0, asked(1, 0, Some(2))),
+        (0, What::Respond { newest: 1, action: 0 }),
     ];
     live(&steps.map(|(after_ms, what)| Step { after_ms, what }));
 }
