@@ -51,7 +51,7 @@ const GROUPS: [Group; 5] = [
                     "aside silence expire --all",
                 ],
             ),
-            ("mute", &["aside mute --type 'mcp.*' --below high", "aside mute"]),
+            ("mute", &["aside mute --type 'mcp.**' --below high", "aside mute"]),
             ("unmute", &["aside unmute 1"]),
             ("disable", &["aside disable welcome_back", "aside disable ci_check --for 2h"]),
             ("enable", &["aside enable welcome_back"]),

@@ -102,7 +102,7 @@ fn read_condition(value: &Value<'_>) -> Parsed<Arc<str>> {
     }
 }
 
-/// Reads the settings of a user: `{ disabled = ["pager"], mute = [{ types = ["mcp.*"] }] }`.
+/// Reads the settings of a user: `{ disabled = ["pager"], mute = [{ types = ["mcp.**"] }] }`.
 pub(super) fn read_settings(value: &Value<'_>) -> Parsed<(Arc<str>, UserSettings)> {
     let mut section = value.section().ok_or_else(|| value.wrong_kind("a table"))?;
     let user = name(&mut section, "user").unwrap_or_else(|| OWN_USER.into());

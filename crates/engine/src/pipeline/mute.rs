@@ -107,7 +107,7 @@ impl Mute {
 }
 
 impl fmt::Display for Mute {
-    /// What it concerns in a line, such as `types mcp.*, below high`.
+    /// What it concerns in a line, such as `types mcp.**, below high`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { subscriber, types, source, tool, condition, below, session, workspace } = self;
         let parts = [

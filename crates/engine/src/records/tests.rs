@@ -35,7 +35,7 @@ fn response() -> Response {
 }
 
 fn settings() -> UserSettings {
-    let types = vec!["mcp.*".parse().expect("a pattern")];
+    let types = vec!["mcp.**".parse().expect("a pattern")];
     UserSettings {
         disabled: [SubscriberId::new("pager")].into_iter().collect(),
         mute: vec![Mute { types, below: Some(Priority::High), ..Mute::default() }],
@@ -273,7 +273,7 @@ fn bodies_are_written_as_they_always_were() {
         (RESPONSE, r#"{"v":1,"notification":"n1","action":"snooze","by":"anna","until":9}"#),
         (
             SETTINGS,
-            r#"{"v":1,"user":"ada","disabled":["pager"],"mute":[{"types":["mcp.*"],"below":"high"}],"quiet":["22:00-07:00"],"level":"passive"}"#,
+            r#"{"v":1,"user":"ada","disabled":["pager"],"mute":[{"types":["mcp.**"],"below":"high"}],"quiet":["22:00-07:00"],"level":"passive"}"#,
         ),
         (
             ZONE,
