@@ -47,7 +47,7 @@ pub(crate) struct Absences {
     /// Those whose absence is reported.
     #[serde(default)]
     missed: Aged<StateKey, Seen, Age>,
-    /// No later than the first key is missed or forgotten.
+    /// No later than the first key is missed.
     next: Option<Timestamp>,
 }
 
