@@ -74,7 +74,7 @@ pub(crate) fn in_names(table: &Value<'_>, known_types: &[&str]) -> Vec<Diagnosti
 fn unknown(item: &Value<'_>, place: Place, pattern: &Pattern, known_types: &[&str]) -> Option<Diagnostic> {
     is_unknown(pattern, known_types).then(|| {
         let message = message(pattern);
-        let note = "to use your own type, define it in the `events.toml` next to your `aside.toml`";
+        let note = "to use your own type, define it in the `events.toml` next to your `aside.toml`: aside new event TYPE";
         Diagnostic { place, ..item.error(message) }
             .with_nearest(nearest_type(pattern, known_types))
             .with_note(note)

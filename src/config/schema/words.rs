@@ -7,14 +7,21 @@ pub fn joined(doc: &[&str]) -> String {
     doc.iter().map(|line| line.trim()).collect::<Vec<_>>().join(" ")
 }
 
-/// A text without the addresses of its links, and without marks around quoted texts.
+/// A text for a terminal: with the page of a link in brackets, and without marks around quoted texts.
+/// A link within its page has no page.
 pub fn plain(text: &str) -> String {
     let mut shown = String::new();
     let mut rest = text;
     while let Some((before, after)) = rest.split_once("](") {
         let (before, name) = before.rsplit_once('[').expect("a link begins with a bracket");
+        let (address, after) = after.split_once(')').expect("a link ends with a bracket");
         shown.extend([before, name]);
-        rest = after.split_once(')').expect("a link ends with a bracket").1;
+        let page = address.split('#').next().unwrap_or_default();
+        let folder = if page.contains("://") { "" } else { "docs/" };
+        if !page.is_empty() {
+            shown.extend([" (", folder, page, ")"]);
+        }
+        rest = after;
     }
     without_marks(&(shown + rest))
 }
