@@ -49,7 +49,8 @@ pub(super) struct Args {
     /// The newest events of its types, from the daemon's history
     #[arg(long, value_name = "N", conflicts_with = "input", value_parser = clap::value_parser!(u16).range(1..=1_000))]
     last: Option<u16>,
-    /// Events from a file, or `-` for stdin: JSON as it is published, a list, one a line, or CloudEvents
+    /// Events from a file, or `-` for stdin, as they are published: `{"type": "a.b", "payload": {}}`, one
+    /// a line, a list, or CloudEvents
     #[arg(long, value_name = "FILE|-")]
     input: Option<PathBuf>,
     /// The events of `fixtures/NAME.json`

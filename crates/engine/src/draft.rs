@@ -13,10 +13,10 @@ mod body;
 mod cloud_event;
 mod intake;
 
-use std::borrow::Cow;
+use std::{borrow::Cow, collections::BTreeMap};
 
 use journal::time::Timestamp;
-use serde::Deserialize;
+use serde::{Deserialize, de::IgnoredAny};
 use serde_json::value::RawValue;
 
 pub use self::{
@@ -30,6 +30,7 @@ use crate::{
         Severity, catalogue, catalogue::OwnSeverities, codec::IdOrigin,
     },
     hold::{DELAY_FORMS, EventDelay, WAITS_MAX},
+    nearest::nearest,
     request::{
         self, FieldError, Text,
         names::{NAME_BYTES_MAX, check_printable, read_name, read_workspace},
@@ -92,7 +93,8 @@ impl<'a> Draft<'a> {
         new_id: &mut dyn FnMut() -> String,
     ) -> Result<Self, FieldError> {
         check_size(line.len())?;
-        let body: EventBody<'a> = request::read_body(line)?;
+        let body: EventBody<'a> =
+            request::read_body(line).map_err(|error| bare_payload(line).unwrap_or(error))?;
         let event_type = body.event_type.0;
         let type_text = read_type(&event_type, defaults.provenance)?;
         let severity = read_severity(body.severity.as_deref(), type_text, defaults.severities)?;
@@ -204,6 +206,16 @@ pub fn check_size(bytes: usize) -> Result<(), FieldError> {
         return Err(FieldError::whole(message));
     }
     Ok(())
+}
+
+/// The error of an object that has fields, and neither `type` nor `payload` nor a misspelt one: it is
+/// probably a payload alone.
+fn bare_payload(line: &[u8]) -> Option<FieldError> {
+    let fields: BTreeMap<String, IgnoredAny> = serde_json::from_slice(line).ok()?;
+    let is_of_event = |name: &String| nearest(name, ["type", "payload"]).is_some();
+    let is_payload = !fields.is_empty() && !fields.keys().any(is_of_event);
+    let message = r#"is missing; an event is { "type": "a.b", "payload": { .. } }"#;
+    is_payload.then(|| FieldError::new("type", message))
 }
 
 /// Validates an event type and returns it.
@@ -399,6 +411,11 @@ pub(super) mod tests {
                 r#"{"type":"a.b","color":"red"}"#,
                 "color: unknown field; use one of id, type, source, severity, timestamp, payload, dedupe_key, session, workspace, cause, deliver_after",
             ),
+            (
+                r#"{"service":"web","ok":false}"#,
+                r#"type: is missing; an event is { "type": "a.b", "payload": { .. } }"#,
+            ),
+            (r#"{"tpye":"a.b"}"#, "tpye: unknown field; did you mean `type`?"),
             (
                 r#"{"type":"a.b","timestamp":"yesterday"}"#,
                 "timestamp: `yesterday` is not an RFC 3339 timestamp after 1970, such as 2026-11-21T12:00:00Z",

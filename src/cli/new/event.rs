@@ -20,8 +20,8 @@ pub(super) struct Args {
     /// The type: 2 to 8 segments, such as `deploy.web.finished`
     #[arg(value_name = "TYPE")]
     event_type: EventType,
-    /// The event that is its example: the last one, one with an id or a position, or that of a file
-    /// [default: the newest]
+    /// The event that is its example: the last one, one with an id or a position, or that of a file,
+    /// such as `{"type": "a.b", "payload": {}}` [default: the newest]
     #[arg(long, value_name = "last|ID|FILE")]
     from: Option<String>,
     /// Print the entry, and write nothing
