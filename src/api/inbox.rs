@@ -176,11 +176,16 @@ pub(crate) async fn list(
         None => taken_up(&app, session.as_ref(), actor.access(&app).await?.into_readable()).await,
         Some(_) => Vec::new(),
     };
+    let is_of_all = session.is_none();
     let page = params.page(session)?;
-    let (notifications, next) =
-        app.engine.read(move |view| waiting_page(view.engine, &page, view.now)).await?;
+    let read = move |view: &EngineView<'_>| {
+        let batches = if is_of_all { view.engine.batches_open() } else { 0 };
+        (waiting_page(view.engine, &page, view.now), batches)
+    };
+    let ((notifications, next), batches) = app.engine.read(read).await?;
     let notifications = notifications.into_iter().map(view).collect();
-    Ok(Json(InboxList { notifications, taken_up, questions, next: next.as_ref().map(write_start) }))
+    let (batches_open, next) = (u64::try_from(batches).unwrap_or(u64::MAX), next.as_ref().map(write_start));
+    Ok(Json(InboxList { notifications, taken_up, questions, batches_open, next }))
 }
 
 /// What somebody has taken up; nothing if the history cannot be read, as that is no reason to hide

@@ -1,6 +1,6 @@
 //! `aside inbox`: pending notifications of sessions, and the user's decisions about them.
 
-mod shown;
+pub(super) mod shown;
 
 use std::mem;
 
@@ -9,7 +9,7 @@ use hook::client::percent_encode;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
-use self::shown::{Gathered, asked, taken_up};
+use self::shown::{Gathered, asked, collecting, taken_up};
 use super::{
     CliError, Context,
     context::{object, with_query},
@@ -102,12 +102,12 @@ fn list(args: &List, context: &mut Context<'_>) -> Result<(), CliError> {
         return pick_each(session.as_deref(), context);
     }
     let names = Names::ask(context);
-    let (mut all, mut open, mut taken) = (Gathered::default(), 0, Vec::new());
+    let (mut all, mut open, mut taken, mut batches) = (Gathered::default(), 0, Vec::new(), 0);
     each_page(session.as_deref(), context, |page: InboxList, _| {
-        let InboxList { notifications, taken_up, questions, next } = page;
+        let InboxList { notifications, taken_up, questions, batches_open, next } = page;
         notifications.into_iter().for_each(|one| all.add(one));
         taken.extend(taken_up);
-        open = questions;
+        (open, batches) = (questions, batches_open);
         Ok(next)
     })?;
     let ids = ShortIds::of_notifications(all.notifications.iter().map(|(one, _)| &*one.id));
@@ -118,7 +118,12 @@ fn list(args: &List, context: &mut Context<'_>) -> Result<(), CliError> {
     };
     let text: String = all.notifications.iter().map(shown).collect();
     let text = text + &taken_up(&taken, &names, terminal) + &asked(open);
-    context.print(if text.is_empty() { "no pending notifications\n" } else { &text })
+    context.print(&(or_none(text) + &collecting(batches)))
+}
+
+/// What is pending, or that nothing is.
+fn or_none(text: String) -> String {
+    if text.is_empty() { "no pending notifications\n".to_owned() } else { text }
 }
 
 /// The daemon's answers as one: the last page, with the notifications of all.
@@ -272,12 +277,12 @@ fn pick_each(session: Option<&str>, context: &mut Context<'_>) -> Result<(), Cli
     let (mut at, mut is_first) = (0, true);
     loop {
         let page = ids::inbox_page(session, None);
-        let InboxList { notifications, taken_up: taken, questions, .. } = context.get(DOING, &page)?;
+        let InboxList { notifications, taken_up: taken, questions, batches_open, .. } =
+            context.get(DOING, &page)?;
         let names = Names::ask(context);
         let taken = taken_up(&taken, &names, &context.terminal);
         if notifications.is_empty() {
-            let text = taken + &asked(questions);
-            return context.print(if text.is_empty() { "no pending notifications\n" } else { &text });
+            return context.print(&(or_none(taken + &asked(questions)) + &collecting(batches_open)));
         }
         if mem::take(&mut is_first) {
             context.print(&taken)?;
@@ -359,6 +364,10 @@ mod tests {
         assert!(asked.last().expect("one").starts_with("GET /v1/inbox?session=s%201 HTTP/1.1\r\n"));
         let daemon = FakeDaemon::answering_json(200, r#"{"notifications":[],"questions":0}"#);
         assert_eq!(run_against(&daemon, &["inbox"]).as_deref(), Ok("no pending notifications\n"));
+        let daemon =
+            FakeDaemon::answering_json(200, r#"{"notifications":[],"questions":0,"batches_open":1}"#);
+        let said = "no pending notifications\n1 open batch: events are collected for a notification\n";
+        assert_eq!(run_against(&daemon, &["inbox"]).as_deref(), Ok(said));
         let daemon = FakeDaemon::answering_json(200, r#"{"notifications":[],"questions":2}"#);
         let said = "2 questions wait for your answer: aside answer\n";
         assert_eq!(run_against(&daemon, &["inbox"]).as_deref(), Ok(said));

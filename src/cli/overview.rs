@@ -9,6 +9,7 @@ use std::cmp::Reverse;
 use super::{
     CliError, Context,
     ids::{Names, ShortIds, is_probe},
+    inbox::shown::collecting,
     sessions::{self, Sessions},
     sources,
     table::{Cell, Table},
@@ -22,7 +23,7 @@ use crate::{
         history::{Delivery, NotificationPage, NotificationView},
         inbox::InboxList,
         sources::SourceView,
-        views::{NotificationCounts, StatusView},
+        views::StatusView,
     },
     daemon::causes::with_causes,
 };
@@ -50,7 +51,7 @@ pub(super) fn screen(status: &StatusView, context: &Context<'_>) -> Result<Strin
     }
     let list = Sessions::read(DOING, &context.ask(DOING, "GET", sessions::PATH, None)?)?;
     let names = &list.names;
-    let waiting = waiting(names, context) + &collecting(&status.notifications);
+    let waiting = waiting(names, context) + &collecting(status.notifications.batches_open);
     for part in [open_sessions(&list, context), waiting, delivered(names, context), sources(context)] {
         text.push_str(&format!("\n{part}"));
     }
@@ -100,14 +101,6 @@ fn waiting(names: &Names, context: &Context<'_>) -> String {
         None => more(waiting.len(), "aside inbox"),
     };
     table.text(&context.terminal) + &more
-}
-
-/// The line about events whose notifications are not yet made; empty without any.
-fn collecting(counts: &NotificationCounts) -> String {
-    match counts.batches_open {
-        0 => String::new(),
-        _ => format!("{}: events are collected for a notification\n", counts.batches()),
-    }
 }
 
 fn delivered(names: &Names, context: &Context<'_>) -> String {

@@ -19,7 +19,9 @@ use crate::{
         },
     },
     cli::{
-        CliError, Context, overview,
+        CliError, Context,
+        inbox::shown::batches,
+        overview,
         table::{self, Cell, Table},
         terminal::{Terminal, Tone, one_line},
     },
@@ -59,14 +61,6 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
 type Counts = SortedMap<String, u64>;
 
 impl NotificationCounts {
-    /// The number of open batches.
-    pub(super) fn batches(&self) -> String {
-        match self.batches_open {
-            1 => "1 open batch".to_owned(),
-            count => format!("{count} open batches"),
-        }
-    }
-
     /// A message about harnesses that repeat one carrier.
     fn fixed_carriers(&self) -> String {
         match self.fixed_carriers {
@@ -134,7 +128,7 @@ impl StatusView {
                 "{} created, {} injected, {} confirmed{}, {} pending{}, {} unclaimed, {}{}{}",
                 notifications.created, notifications.injected, notifications.confirmed,
                 proofs(&notifications.confirmed_by), notifications.pending, held(notifications),
-                notifications.unclaimed, notifications.batches(), ended(&notifications.ended), notifications.fixed_carriers(),
+                notifications.unclaimed, batches(notifications.batches_open), ended(&notifications.ended), notifications.fixed_carriers(),
             ),
             "tokens": tokens.text(),
             "sessions": format!("{} open, {} waiting", sessions.open, sessions.waiting),

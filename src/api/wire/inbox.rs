@@ -87,6 +87,11 @@ pub struct InboxList {
     #[serde(default)]
     #[cfg_attr(test, schema(required = true))]
     pub questions: usize,
+    /// Number of open batches, each of which collects events for one notification that is not made yet;
+    /// 0 for one session.
+    #[serde(default)]
+    #[cfg_attr(test, schema(required = true))]
+    pub batches_open: u64,
     /// Start of the next page, to be sent as `from`; absent on the last page. Entries that change
     /// meanwhile may be on both pages or on neither.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -119,6 +119,22 @@ fn indented(text: &str, indent: usize, terminal: &Terminal) -> String {
     text.lines().map(line).collect()
 }
 
+/// A number of open batches.
+pub(in crate::cli) fn batches(count: u64) -> String {
+    match count {
+        1 => "1 open batch".to_owned(),
+        count => format!("{count} open batches"),
+    }
+}
+
+/// The line about events whose notifications are not made yet; empty without any.
+pub(in crate::cli) fn collecting(batches_open: u64) -> String {
+    match batches_open {
+        0 => String::new(),
+        count => format!("{}: events are collected for a notification\n", batches(count)),
+    }
+}
+
 /// The line about questions that wait for the user's answer; empty if there is none.
 pub(super) fn asked(questions: usize) -> String {
     match questions {
