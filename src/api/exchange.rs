@@ -19,6 +19,7 @@ use engine::{
     event::{Event, EventRef, Provenance, SessionId, catalogue},
     exchange::{Answer, Exchange, InjectionId},
     hex::hex,
+    nearest::clause,
     notification::InjectionPoint,
     records::Records,
     request::{FieldError, names::checked_name},
@@ -194,12 +195,11 @@ async fn untaken(app: &App, request: &ExchangeRequest<'_>) -> Result<Vec<FieldEr
         let event = Arc::new(event.to_event());
         let (explanation, known) = explained(app, Arc::clone(&event)).await?;
         if explanation.subscribers.is_empty() {
-            let meant = nearest_type(&event, &known).map(|meant| format!("; did you mean `{meant}`?"));
-            let message = format!("no subscriber takes `{}`{}", event.event_type, meant.unwrap_or_default());
+            let meant = clause(nearest_type(&event, &known));
+            let message = format!("no subscriber takes `{}`{meant}", event.event_type);
             remarks.push(FieldError::new(format!("observe[{index}].type"), message));
         } else if let Some(session) = other.filter(|_| explanation.sessions.is_empty()) {
-            let meant = nearest_session(app, &SessionId::new(session)).await?;
-            let meant = meant.map(|meant| format!("; did you mean `{meant}`?")).unwrap_or_default();
+            let meant = clause(nearest_session(app, &SessionId::new(session)).await?);
             let message = format!("no session `{session}` is open{meant}");
             remarks.push(FieldError::new(format!("observe[{index}].session"), message));
         }

@@ -2,7 +2,7 @@
 
 use axum::{Json, body::Bytes, extract::State, http::StatusCode};
 use engine::{
-    nearest::nearest,
+    nearest::{clause, nearest},
     notification::SubscriberId,
     pipeline::rule::Activity,
     records::Records,
@@ -128,9 +128,8 @@ async fn check_subscribers(app: &App, settings: &UserSettings) -> Result<(), Api
                 Some(Activity::Core) => format!("`{id}` is a core subscriber, which is always on"),
                 Some(Activity::Enabled | Activity::Disabled) => return None,
                 None => {
-                    let nearest = nearest(id.as_str(), subscribers.iter().map(|rule| rule.id.as_str()));
-                    let meant = nearest.map(|meant| format!("; did you mean `{meant}`?")).unwrap_or_default();
-                    format!("`{id}` is no subscriber{meant}")
+                    let ids = subscribers.iter().map(|rule| rule.id.as_str());
+                    format!("`{id}` is no subscriber{}", clause(nearest(id.as_str(), ids)))
                 }
             };
             Some(FieldError::new(field, message))

@@ -11,6 +11,7 @@ use engine::{
     conversation::Sessions,
     hash::first_64_bits,
     hold::SilenceId,
+    nearest::{clause, nearest},
     pipeline::silence::{Kept, SILENCES_MAX, Silences},
     records::Records,
     request::FieldError,
@@ -101,13 +102,13 @@ pub(crate) async fn add(State(app): State<App>, actor: Actor, body: Bytes) -> Re
             id.as_str() != engine::pipeline::silence::ALL_SUBSCRIBERS
                 && !own.engine.rules().subscribers.iter().any(|rule| rule.id == *id)
         });
-        let nearest = unknown.as_ref().and_then(|id| engine::nearest::nearest(id.as_str(), subscribers));
+        let nearest = unknown.as_ref().and_then(|id| nearest(id.as_str(), subscribers));
         (is_full, unknown.as_ref().map(|id| (id.to_string(), nearest.map(str::to_owned))))
     };
     let (is_full, unknown) = app.engine.read(check).await?;
     if let Some((id, nearest)) = unknown {
-        let meant = nearest.map(|meant| format!("; did you mean `{meant}`?")).unwrap_or_default();
-        return Err(ApiError::bad(FieldError::new("subscriber", format!("`{id}` is no subscriber{meant}"))));
+        let message = format!("`{id}` is no subscriber{}", clause(nearest));
+        return Err(ApiError::bad(FieldError::new("subscriber", message)));
     }
     if is_full {
         let message = format!("{SILENCES_MAX} silences are in force; end one first: aside silence expire ID");

@@ -6,6 +6,7 @@
 use engine::{
     event::{Pattern, PatternSegment},
     hold::{Delay, Wait},
+    nearest::clause,
 };
 
 use crate::config::{
@@ -73,9 +74,8 @@ pub(crate) fn in_names(table: &Value<'_>, known_types: &[&str]) -> Vec<Diagnosti
 /// The finding about a pattern that matches no known type.
 fn unknown(item: &Value<'_>, place: Place, pattern: &Pattern, known_types: &[&str]) -> Option<Diagnostic> {
     is_unknown(pattern, known_types).then(|| {
-        let message = message(pattern);
         let note = "to use your own type, define it in the `events.toml` next to your `aside.toml`: aside new event TYPE";
-        Diagnostic { place, ..item.error(message) }
+        Diagnostic { place, ..item.error(message(pattern)) }
             .with_nearest(nearest_type(pattern, known_types))
             .with_note(note)
             .into_lint(LintName::UnknownType)
@@ -88,11 +88,7 @@ fn message(pattern: &Pattern) -> String {
 
 /// The same as a sentence, for a pattern that is in no file.
 pub(crate) fn doubt(pattern: &Pattern, known_types: &[&str]) -> Option<String> {
-    is_unknown(pattern, known_types).then(|| {
-        let meant = nearest_type(pattern, known_types);
-        let meant = meant.map(|meant| format!("; did you mean `{meant}`?")).unwrap_or_default();
-        message(pattern) + &meant
-    })
+    is_unknown(pattern, known_types).then(|| message(pattern) + &clause(nearest_type(pattern, known_types)))
 }
 
 /// Whether a pattern matches no known type; always false without known types.

@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 
 use engine::{
     ledger::{Reason, ReasonText},
-    nearest::nearest,
+    nearest::{clause, nearest},
     words::Words,
 };
 
@@ -97,8 +97,7 @@ impl Topic {
             return Ok(found.clone());
         }
         let names = entries.iter().map(|entry| entry.name.as_str());
-        let hint = nearest(name, names).map(|near| format!("; did you mean `{near}`?"));
-        Err(format!("there is no `{name}` among {}{}", self.about(), hint.unwrap_or_default()))
+        Err(format!("there is no `{name}` among {}{}", self.about(), clause(nearest(name, names))))
     }
 
     /// The topic with this word.

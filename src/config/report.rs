@@ -20,7 +20,10 @@ mod escaped;
 use std::{fmt, ops::Range, sync::Arc};
 
 use annotate_snippets::{AnnotationKind, Element, Group, Level as Label, Renderer, Snippet};
-use engine::{event::clean_text, nearest::nearest};
+use engine::{
+    event::clean_text,
+    nearest::{clause, nearest},
+};
 use strum::IntoStaticStr;
 
 use crate::config::{lint_name::LintName, text::Text};
@@ -208,13 +211,12 @@ impl fmt::Display for Place {
 }
 
 impl Diagnostic {
-    /// A finding that makes `key` unusable.
     /// The finding as one line.
     pub(crate) fn line(&self) -> String {
-        let meant = self.nearest.as_ref().map(|nearest| format!("; did you mean `{nearest}`?"));
-        format!("{}: {}{}", self.place, self.message, meant.unwrap_or_default())
+        format!("{}: {}{}", self.place, self.message, clause(self.nearest.as_ref()))
     }
 
+    /// A finding that makes `key` unusable.
     pub(crate) fn error(place: Place, key: impl Into<String>, message: impl Into<String>) -> Self {
         Self {
             level: Level::Error,

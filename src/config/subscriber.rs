@@ -308,14 +308,15 @@ fn activity(
     Activity::Disabled
 }
 
+/// What is wrong with a `where` that uses no field.
+pub(super) const CONSTANT_WHERE: &str =
+    "`where` uses no field of the event, so it matches all events or none";
+
 fn read_events(section: &mut Section<'_>, context: &Context<'_>) -> Events {
     let events = Events::read(section);
     patterns::check(section, "types", |list| patterns::in_list(list, &context.known_types));
     if events.condition.as_ref().is_some_and(Condition::is_constant) {
-        section.object("where", |value| {
-            let message = "`where` uses no field of the event, so it matches all events or none";
-            value.error(message).into_lint(LintName::ConstantWhere)
-        });
+        section.object("where", |value| value.error(CONSTANT_WHERE).into_lint(LintName::ConstantWhere));
     }
     events
 }

@@ -1,5 +1,7 @@
 //! Finds the known word that an unknown one probably means.
 
+use std::fmt::Display;
+
 /// The candidate most similar to `word`, if it is similar enough.
 ///
 /// Shape: its edit distance is at most a third of the length of `word`, or 1; else it is the
@@ -17,6 +19,11 @@ pub fn nearest<'c>(word: &str, candidates: impl IntoIterator<Item = &'c str>) ->
         !word.is_empty() && candidate.strip_prefix(word).is_some_and(|rest| rest.starts_with('_'))
     };
     alike.or_else(|| candidates.iter().filter(goes_on).min_by_key(|candidate| candidate.len()).copied())
+}
+
+/// The end of a message that names the word that is probably meant; empty without one.
+pub fn clause(meant: Option<impl Display>) -> String {
+    meant.map(|meant| format!("; did you mean `{meant}`?")).unwrap_or_default()
 }
 
 #[cfg(test)]

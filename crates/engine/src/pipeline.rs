@@ -318,8 +318,8 @@ impl Pipeline {
     /// begin or end.
     pub fn poll_timeout(&self) -> Option<Timestamp> {
         let Self { batcher, inhibitions, absences, next_change, .. } = self;
-        let of_stages = [batcher.poll_timeout(), inhibitions.poll_timeout(), absences.poll_timeout()];
-        Timestamp::earliest([*next_change, Timestamp::earliest(of_stages)])
+        let (batch, inhibition) = (batcher.poll_timeout(), inhibitions.poll_timeout());
+        Timestamp::earliest([batch, inhibition, absences.poll_timeout(), *next_change])
     }
 
     /// The next output, oldest first.

@@ -9,6 +9,7 @@ use engine::{
     Verdict as EngineVerdict,
     draft::{Defaults, Draft, Intake},
     event::{Provenance, SessionId},
+    nearest::clause,
     request::{self, FieldError},
 };
 use serde::Deserialize;
@@ -81,10 +82,7 @@ pub(super) async fn publish(call: &Called<'_>) -> Result<String, ApiError> {
     let takers = explanation.subscribers.iter().filter(|taker| taker.verdict == EngineVerdict::Takes);
     let takers: Vec<&str> = takers.map(|taker| taker.subscriber.as_str()).collect();
     let who = match takers.as_slice() {
-        [] => {
-            let meant = nearest_type(&event, &known).map(|meant| format!("; did you mean `{meant}`?"));
-            format!("no subscriber takes it{}", meant.unwrap_or_default())
-        }
+        [] => format!("no subscriber takes it{}", clause(nearest_type(&event, &known))),
         [one] => format!("{one} takes it"),
         several => format!("{} take it", several.join(", ")),
     };

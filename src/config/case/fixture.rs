@@ -9,7 +9,7 @@ use std::{cell::Cell, ops::Range, sync::Arc};
 use engine::{
     draft::{Defaults, read_any},
     event::{FIELD_CHARS_MAX, Provenance, catalogue::OwnSeverities, first_bytes},
-    nearest::nearest,
+    nearest::{clause, nearest},
     pipeline::render::clean_value,
 };
 use journal::time::Timestamp;
@@ -94,8 +94,7 @@ impl Fixtures {
         let known = || self.0.iter().filter_map(|fixture| Some((&*fixture.name, fixture.events.as_deref()?)));
         known().rfind(|(own, _)| *own == name).map(|(_, events)| events).ok_or_else(|| {
             let meant = nearest(name, known().map(|(own, _)| own));
-            let meant = meant.map(|meant| format!("; did you mean `{meant}`?"));
-            format!("there is no fixture `{name}`{}", meant.unwrap_or_default())
+            format!("there is no fixture `{name}`{}", clause(meant))
         })
     }
 

@@ -6,7 +6,7 @@ use engine::{
         Pattern,
         catalogue::{self, CatalogueEntry},
     },
-    nearest::nearest,
+    nearest::{clause, nearest},
     notification::SubscriberId,
     pipeline::condition::Condition,
     sorted::SortedSet,
@@ -18,6 +18,7 @@ use crate::config::{
     compile::Compiled,
     patterns,
     report::shown,
+    subscriber::CONSTANT_WHERE,
 };
 
 /// What a person means.
@@ -46,14 +47,14 @@ impl Matched<'_> {
             return found;
         };
         if condition.is_constant() {
-            found.push("`where` uses no field of the event, so it matches all events or none".to_owned());
+            found.push(CONSTANT_WHERE.to_owned());
         }
         let Some(fields) = self.fields(&types, &catalogue, compiled) else { return found };
         let unknown = condition.fields().iter().filter(|field| !fields.contains(field.as_str()));
         found.extend(unknown.map(|field| {
-            let meant = nearest(field, fields.iter().copied());
-            let meant = meant.map(|meant| format!("; did you mean `payload.{meant}`?")).unwrap_or_default();
-            format!("no example of these events has a field `{}` in its payload{meant}", shown(field))
+            let meant = nearest(field, fields.iter().copied()).map(|meant| format!("payload.{meant}"));
+            let (field, meant) = (shown(field), clause(meant));
+            format!("no example of these events has a field `{field}` in its payload{meant}")
         }));
         found
     }

@@ -286,7 +286,7 @@ impl Sessions {
             return;
         }
         let Self { table, standing, .. } = self;
-        standing.unresolved.outdate(newer, &|older| table.has_all_of(older, &newer.scope));
+        standing.unresolved.outdate(newer, &|older| table.covers(&newer.scope, older));
         self.end_for_user(&Reason::Superseded, |own| newer.outdates(own));
         for older in self.unclaimed.take_outdated(&newer.scope, &newer.subscriber, newer.state.as_slice()) {
             self.end(older.id, Reason::Superseded);

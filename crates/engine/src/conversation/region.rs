@@ -74,7 +74,7 @@ impl Sessions {
     /// Keeps a notification for the regions of its sessions, in place of earlier ones about the same.
     pub fn note_for_regions(&mut self, notification: &Arc<Notification>) {
         let Self { table, standing, .. } = self;
-        standing.unresolved.insert(notification, &|older| table.has_all_of(older, &notification.scope));
+        standing.unresolved.insert(notification, &|older| table.covers(&notification.scope, older));
     }
 
     /// When a condition or a retained state is over next.

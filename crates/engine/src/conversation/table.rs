@@ -257,15 +257,16 @@ impl Table {
         concerned
     }
 
-    /// Whether `newer` concerns all sessions that `older` does. Only its own scope concerns a subagent.
-    pub(super) fn has_all_of(&self, older: &Scope, newer: &Scope) -> bool {
-        let addressed = match older {
+    /// Whether `scope` concerns every session that `other` does: as [`Scope::covers`], which knows neither the
+    /// folder of a session nor that a subagent is concerned by its own scope alone.
+    pub(super) fn covers(&self, scope: &Scope, other: &Scope) -> bool {
+        let addressed = match other {
             Scope::Session(id) => self.key(id),
             Scope::Workspace(_) | Scope::All | Scope::Part(_) => None,
         };
         match addressed {
-            Some(key) => self.get(key).is_concerned_by(newer),
-            None => newer.covers(older),
+            Some(key) => self.get(key).is_concerned_by(scope),
+            None => scope.covers(other),
         }
     }
 

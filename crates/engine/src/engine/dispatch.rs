@@ -206,7 +206,7 @@ impl Engine {
 pub const SUBSCRIBER_FAILED: &str = "subscriber.failed";
 
 impl Engine {
-    /// Handles a pipeline's outputs, and sets its wake-up time.
+    /// Notes the state of a pipeline after a step, and handles its outputs.
     pub(super) fn drain_pipeline(&mut self, index: u32, now: Timestamp) {
         let rule = Arc::clone(self.pipeline_mut(index).rule());
         self.note_pipeline(index);

@@ -101,7 +101,8 @@ impl Mute {
             || event.payload.value().get("tool_name").and_then(|name| name.as_str().map(str::to_owned));
         self.subscriber.as_ref().is_none_or(|id| is_of(id, rule))
             && self.below.is_none_or(|least| priority < least)
-            && matches_event(&self.types, self.source.as_deref(), condition, event, values)
+            && condition.is_none_or(|condition| values.allow(condition.needed()))
+            && matches_event(&self.types, self.source.as_deref(), condition, event)
             && self.tool.as_ref().is_none_or(|name| tool().as_deref() == Some(&**name))
     }
 }

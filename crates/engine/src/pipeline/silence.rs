@@ -9,7 +9,7 @@ use journal::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    condition::{Condition, Needed, NeededValues},
+    condition::{Condition, Needed},
     rule::{Activity, Subscriber},
 };
 use crate::{
@@ -89,20 +89,23 @@ impl Matchers {
         self.session.is_some() || self.workspace.is_some()
     }
 
+    /// Whether it is for all subscribers.
+    fn is_for_all(&self) -> bool {
+        self.subscriber.as_ref().is_none_or(|id| id.as_str() == ALL_SUBSCRIBERS)
+    }
+
     /// Whether it may suppress what a subscriber makes, by its id alone.
     pub fn may_concern(&self, subscriber: &SubscriberId) -> bool {
-        self.subscriber.as_ref().is_none_or(|id| {
-            id == subscriber || [ALL_SUBSCRIBERS, subscriber.in_file()].contains(&id.as_str())
-        })
+        let is_named = |id: &SubscriberId| [subscriber.as_str(), subscriber.in_file()].contains(&id.as_str());
+        self.is_for_all() || self.subscriber.as_ref().is_some_and(is_named)
     }
 
     /// Whether it suppresses what a subscriber makes, apart from the event: a core one only by its id, and
     /// nothing critical of it.
     fn reaches(&self, rule: &Subscriber, is_critical: bool) -> bool {
         let is_core = rule.activity == Activity::Core;
-        let is_for_all = self.subscriber.as_ref().is_none_or(|id| id.as_str() == ALL_SUBSCRIBERS);
         let is_named = self.subscriber.as_ref().is_some_and(|id| is_of(id, rule));
-        (is_named || is_for_all && !is_core) && (!is_critical || self.critical && !is_core)
+        (is_named || self.is_for_all() && !is_core) && (!is_critical || self.critical && !is_core)
     }
 }
 
@@ -373,18 +376,11 @@ impl Silences {
         is_critical: bool,
         is_wanted: impl Fn(&Matchers) -> bool,
     ) -> Option<SilenceId> {
-        let mut values = NeededValues::new(event);
-        let mut matches = |InForce { kept, condition }: &InForce| {
-            let matchers = &kept.silence.matchers;
-            is_wanted(matchers)
-                && matchers.reaches(rule, is_critical)
-                && matches_event(
-                    &matchers.types,
-                    matchers.source.as_deref(),
-                    condition.as_ref(),
-                    event,
-                    &mut values,
-                )
+        let matches = |InForce { kept, condition }: &InForce| {
+            let Matchers { types, source, .. } = &kept.silence.matchers;
+            is_wanted(&kept.silence.matchers)
+                && kept.silence.matchers.reaches(rule, is_critical)
+                && matches_event(types, source.as_deref(), condition.as_ref(), event)
         };
         let at = |place| self.in_force.iter().nth(place).map(|(_, own)| own).expect("it is in force");
         let mut first = None;
@@ -432,11 +428,10 @@ pub(super) fn matches_event(
     source: Option<&str>,
     condition: Option<&Condition>,
     event: &Arc<Event>,
-    values: &mut NeededValues<'_>,
 ) -> bool {
     (types.is_empty() || types.iter().any(|types| types.matches(&event.event_type)))
         && source.is_none_or(|source| *source == *event.source)
-        && condition.is_none_or(|one| values.allow(one.needed()) && one.test(event).unwrap_or(false))
+        && condition.is_none_or(|one| one.test(event).unwrap_or(false))
 }
 
 /// Whether a person means this subscriber by an id. Who names a subscriber need not know the folders in

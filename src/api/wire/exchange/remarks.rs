@@ -9,7 +9,7 @@ use engine::{
     draft::Draft,
     event::EventRef,
     exchange::{Answer, CarrierEffect, Exchange, Format, Remark},
-    nearest::nearest,
+    nearest::{clause, nearest},
     notification::InjectionPoint,
     request::{FieldError, Text, excerpt, hint},
     words::Words,
@@ -226,8 +226,7 @@ fn of_remark(remark: &Remark) -> FieldError {
             format!("`{turn}` ended before `{last}` began; each turn needs its own id"),
         ),
         Remark::UnknownSession { field, session, nearest } => {
-            let meant = nearest.as_ref().map(|meant| format!("; did you mean `{meant}`?"));
-            let message = format!("there is no session `{session}`{}", meant.unwrap_or_default());
+            let message = format!("there is no session `{session}`{}", clause(nearest.as_ref()));
             FieldError::new(*field, message)
         }
     }

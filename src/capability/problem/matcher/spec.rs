@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use engine::nearest::nearest;
+use engine::nearest::{clause, nearest};
 use serde::Deserialize;
 
 use super::{Background, Groups, Heading, Matcher, Pattern, regexp::Regexp};
@@ -345,8 +345,7 @@ fn with_nearest(text: &str) -> String {
     let mut words = text.split('`').skip(1).step_by(2);
     match (text.starts_with("unknown field"), words.next()) {
         (true, Some(word)) => {
-            let near = nearest(word, words).map(|near| format!("; did you mean `{near}`?"));
-            format!("unknown field `{word}`{}", near.unwrap_or_default())
+            format!("unknown field `{word}`{}", clause(nearest(word, words)))
         }
         _ => text.to_owned(),
     }
