@@ -7,7 +7,11 @@
 //! Shape: bounded per scope and in total. The oldest of the lowest priority is evicted first and
 //! counted; the session that gets the rest reports the count.
 
-use std::{cmp::Reverse, collections::BTreeMap, sync::Arc};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use serde::{Deserialize, Serialize};
 
@@ -21,7 +25,7 @@ use journal::time::{Timestamp, deadlines::Alarms};
 use crate::{
     event::{Scope, SessionId},
     exchange::InjectionId,
-    notification::{Notification, NotificationId, Priority, Resolution, State, SubscriberId},
+    notification::{Notification, NotificationId, Priority, Resolution, State, StateKey, SubscriberId},
     snapshot,
     sorted::{SortedMap, SortedSet},
 };
@@ -71,6 +75,9 @@ pub(crate) struct Unclaimed {
     /// A tree: with [`UNCLAIMED_MAX`] scopes each event adds one and removes one.
     #[serde(skip)]
     by_scope: BTreeMap<Scope, SortedSet<Key>>,
+    /// By each of their states and conditions: an event that ends some looks at no others.
+    #[serde(skip)]
+    by_state: BTreeSet<(StateKey, Key)>,
     /// Has each of them, and some that left; the first is never one of these.
     #[serde(skip)]
     by_expiry: Alarms<Key>,
@@ -133,31 +140,29 @@ impl Unclaimed {
         subscriber: &SubscriberId,
         later: &[State],
     ) -> Vec<Arc<Notification>> {
-        if later.is_empty() {
-            return Vec::new();
-        }
-        let of_scope = self.by_scope.get(scope).into_iter().flatten();
-        let is_outdated = |key: &&Key| {
-            let waiting = self.waiting.get(*key);
-            waiting.is_some_and(|waiting| waiting.notification.is_outdated_by(subscriber, later))
-        };
-        let keys: Vec<Key> = of_scope.filter(is_outdated).copied().collect();
+        let mut keys = self.with_states(later.iter().map(|state| state.key));
+        keys.retain(|key| {
+            let own = self.get(*key);
+            own.scope == *scope && own.is_outdated_by(subscriber, later)
+        });
         keys.into_iter().map(|key| self.remove(key).notification).collect()
     }
 
     /// Removes the notifications without a condition after `resolution`. One that it resolves in a part
     /// of its scope stays for the rest.
     pub(super) fn take_resolved(&mut self, resolution: &Resolution) -> Vec<Arc<Notification>> {
-        let met = self.by_scope.iter().filter(|(scope, _)| resolution.scope.meets(scope));
+        let mut keys = self.with_states(resolution.keys.iter().copied());
+        keys.retain(|key| resolution.scope.meets(&self.get(*key).scope));
+        keys.sort_by(|one, other| self.get(*one).scope.cmp(&self.get(*other).scope));
         let mut resolved = Vec::new();
-        for key in met.flat_map(|(_, keys)| keys) {
-            let Some(waiting) = self.waiting.get_mut(key) else { continue };
+        for key in keys {
+            let waiting = self.waiting.get_mut(&key).expect("the indices name what waits");
             let Some(left) = resolution.applied_to(&waiting.notification) else { continue };
             let Notification { subscriber, scope, unresolved, .. } = &*waiting.notification;
             match waiting.resolved_in.reach(resolution, subscriber, scope) {
                 Reach::Everywhere => {
-                    waiting.notification = left;
-                    resolved.extend(waiting.notification.is_resolved().then_some(*key));
+                    resolved.extend(left.is_resolved().then_some(key));
+                    self.replace(key, left);
                 }
                 Reach::Part if left.is_resolved() => {
                     waiting.resolved_in.note(resolution, unresolved);
@@ -170,10 +175,9 @@ impl Unclaimed {
 
     /// Takes the rules that ended out of the notifications.
     pub(super) fn end_rules(&mut self, ended: &EndedRules) {
-        for waiting in self.waiting.values_mut() {
-            if let Some(left) = ended.applied_to(&waiting.notification) {
-                waiting.notification = left;
-            }
+        let left = |(key, waiting): (&Key, &Waiting)| Some((*key, ended.applied_to(&waiting.notification)?));
+        for (key, left) in self.waiting.iter().filter_map(left).collect::<Vec<_>>() {
+            self.replace(key, left);
         }
     }
 
@@ -277,8 +281,30 @@ impl Unclaimed {
 
     fn insert(&mut self, key: Key, waiting: Waiting) {
         self.by_scope.entry(waiting.notification.scope.clone()).or_default().insert(key);
+        self.by_state.extend(waiting.notification.keys().map(|state| (state, key)));
         self.by_expiry.add(waiting.expires_at, key);
         self.waiting.insert(key, waiting);
+    }
+
+    fn get(&self, key: Key) -> &Notification {
+        &self.waiting.get(&key).expect("the indices name what waits").notification
+    }
+
+    /// Those with some of these states or conditions, in ascending order.
+    fn with_states(&self, states: impl Iterator<Item = StateKey>) -> Vec<Key> {
+        let (first, last) = ((Priority::Low, 0), (Priority::Critical, u64::MAX));
+        let of = |state| self.by_state.range((state, first)..=(state, last)).map(|(_, key)| *key);
+        states.flat_map(of).collect::<BTreeSet<Key>>().into_iter().collect()
+    }
+
+    /// Puts a notification in the place of an earlier form of it.
+    fn replace(&mut self, key: Key, notification: Arc<Notification>) {
+        let waiting = self.waiting.get_mut(&key).expect("the indices name what waits");
+        for state in waiting.notification.keys() {
+            self.by_state.remove(&(state, key));
+        }
+        self.by_state.extend(notification.keys().map(|state| (state, key)));
+        waiting.notification = notification;
     }
 
     fn remove(&mut self, key: Key) -> Waiting {
@@ -288,6 +314,9 @@ impl Unclaimed {
             *by_expiry = left.iter().map(|(key, waiting)| (waiting.expires_at, *key)).collect();
         }
         by_expiry.settle(|_, key| left.contains_key(key));
+        for state in waiting.notification.keys() {
+            self.by_state.remove(&(state, key));
+        }
         let scope = &waiting.notification.scope;
         let of_scope = self.by_scope.get_mut(scope).expect("each scope is indexed");
         of_scope.remove(&key);
@@ -327,7 +356,7 @@ impl From<UnclaimedState> for Unclaimed {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::Seq;
+    use crate::{event::Seq, notification::Nature};
 
     const LATER: Timestamp = Timestamp::from_millis(9_000);
 
@@ -368,15 +397,48 @@ mod tests {
         let mut unclaimed = Unclaimed::default();
         for number in 0..=UNCLAIMED_MAX {
             let scope = Scope::Workspace(format!("/{}", number / (SCOPE_MAX / 2)).into());
-            let evicted = keep(&mut unclaimed, notification(&number.to_string(), scope, Priority::Normal));
+            let own = notification(&number.to_string(), scope, Priority::Normal);
+            let states = vec![State { key: StateKey(number as u64 % 7), seq: Seq(1), version: None }];
+            let evicted = keep(&mut unclaimed, Arc::new(Notification { states, ..(*own).clone() }));
             assert_eq!(evicted.is_some(), number == UNCLAIMED_MAX);
         }
         assert_eq!(unclaimed.len(), UNCLAIMED_MAX);
         assert_eq!(unclaimed.take_expired(LATER).len(), UNCLAIMED_MAX);
-        let Unclaimed { waiting, by_scope, by_expiry, arrivals: _, evicted, confirmed: _ } = unclaimed;
-        assert!(
-            waiting.is_empty() && by_scope.is_empty() && by_expiry.first().is_none() && evicted.is_empty()
-        );
+        let Unclaimed { waiting, by_scope, by_state, by_expiry, arrivals: _, evicted, confirmed: _ } =
+            unclaimed;
+        assert!(waiting.is_empty() && by_scope.is_empty() && by_state.is_empty());
+        assert!(by_expiry.first().is_none() && evicted.is_empty());
+    }
+
+    #[test]
+    fn later_events_end_what_has_their_keys() {
+        let state = |key, seq| State { key: StateKey(key), seq: Seq(seq), version: None };
+        let mut unclaimed = Unclaimed::default();
+        for (name, scope, state_key, conditions) in [
+            ("a", "/1", Some(1), &[][..]),
+            ("b", "/2", Some(1), &[]),
+            ("c", "/2", None, &[2, 3]),
+            ("d", "/1", None, &[2]),
+        ] {
+            let own = notification(name, Scope::Workspace(scope.into()), Priority::Normal);
+            let states = state_key.map(|key| state(key, 1)).into_iter().collect();
+            let unresolved: Vec<State> = conditions.iter().map(|key| state(*key, 1)).collect();
+            let nature = if unresolved.is_empty() { Nature::Occurrence } else { Nature::Condition };
+            keep(&mut unclaimed, Arc::new(Notification { states, unresolved, nature, ..(*own).clone() }));
+        }
+        let subscriber = SubscriberId::new("s");
+        let ids =
+            |ended: Vec<Arc<Notification>>| ended.iter().map(|own| own.id.to_string()).collect::<Vec<_>>();
+        let folder = Scope::Workspace("/2".into());
+        assert_eq!(ids(unclaimed.take_outdated(&folder, &subscriber, &[state(1, 2)])), ["b"]);
+        let resolve = |unclaimed: &mut Unclaimed, key| {
+            let (subscriber, keys) = (subscriber.clone(), vec![StateKey(key)]);
+            let resolution = Resolution { subscriber, seq: Seq(2), scope: Scope::All, keys, version: None };
+            ids(unclaimed.take_resolved(&resolution))
+        };
+        assert_eq!(resolve(&mut unclaimed, 2), ["d"]);
+        assert_eq!(resolve(&mut unclaimed, 3), ["c"], "its last condition");
+        assert_eq!((unclaimed.len(), unclaimed.by_state.len()), (1, 1));
     }
 
     #[test]
